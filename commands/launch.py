@@ -74,24 +74,12 @@ class LaunchCommand(click.Command):
             return super().parse_args(ctx, args)
         if args[:1] in (["-h"], ["--help"]):
             return super().parse_args(ctx, ["--help"])
-        # Only here: a page of help must not wait for it.
-        from relkit.launch.first_workers import FirstWorkers
-
-        first = FirstWorkers()
-        ctx.call_on_close(first.end)
-        try:
-            first.begin(args, _OWN, f"{ctx.auto_envvar_prefix or ctx.info_name}_".upper())
-            # From here on torch is imported, which takes this process as long as its workers.
-            parts = split(args, _OWN)
-            if parts.wants_help:
-                return super().parse_args(ctx, ["--help"])
-            check(parts.torchrun, args)
-            ctx.meta[_PARSED] = parts.torchrun, tuple(args), first
-            return super().parse_args(ctx, list(parts.own))
-        except BaseException:
-            # Click closes no context that it has not made to the end.
-            first.end()
-            raise
+        parts = split(args, _OWN)
+        if parts.wants_help:
+            return super().parse_args(ctx, ["--help"])
+        check(parts.torchrun, args)
+        ctx.meta[_PARSED] = parts.torchrun, tuple(args)
+        return super().parse_args(ctx, list(parts.own))
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The line that torchrun's users know."""
@@ -135,9 +123,10 @@ def _spelled(option: TorchrunOption) -> str:
 @click.option(
     "--no-warm-standby",
     is_flag=True,
-    help="Start the workers as torchrun does. Without this option they are started while the "
-    "launcher still imports torch. With --max-restarts, each also has a spare process beside it, "
-    "which has already made the script's imports and takes over at a restart.",
+    help="With --max-restarts, each worker has a process beside it that repeats the imports it was "
+    "seen to make, waits, and takes over at a restart. None is made for imports that follow other "
+    "work of the script, or where memory is short; one is discarded if a file or a variable has "
+    "changed. This option leaves them out. The first start is torchrun's in any case.",
 )
 @click.option(
     "--inject",
@@ -259,7 +248,7 @@ def launch(
     from relkit.net.operator_secret import take_secret
 
     options: Namespace
-    options, typed, first = ctx.meta[_PARSED]
+    options, typed = ctx.meta[_PARSED]
     action = OnHang(on_hang)
     asked = faults.parse_all(inject)
     if action is OnHang.RESTART:
@@ -282,10 +271,6 @@ def launch(
         from relkit.launch.job.socket_folder import SocketFolder
         from relkit.launch.job_run import run_job
         from relkit.launch.straggler.straggler_thread import Stragglers
-        from relkit.launch.watch_imports import import_the_watch
-
-        if first.are_importing:
-            import_the_watch()
     # What is imported stays. Later collections, which stop every thread, need not look at it.
     gc.freeze()
 
@@ -317,7 +302,7 @@ def launch(
             options, monitor, recorders.prepare, log, network, persist, stragglers, secret, slots,
             accounts_into(folder), warm_standby=not no_warm_standby, spares=spares,
             ranks=ranks,
-            sockets=sockets, first=first.taken(),
+            sockets=sockets,
         )  # fmt: skip
     finally:
         sockets.remove()

@@ -111,6 +111,11 @@ INTERNAL: dict[str, Variable] = {
     "RELKIT_FLASH_REPLICA_COUNT": Variable(
         "", "How many [replicas](../flash-checkpoint.md#replicas) the launcher makes."
     ),
+    "RELKIT_IMPORTS_DIR": Variable(
+        "",
+        "The folder in which ranks note what they import, for [warm standbys]"
+        "(../launch.md#warm-standby).",
+    ),
     "RELKIT_LAUNCHER_PID": Variable("", "The launcher; a rank ends when its launcher has gone."),
     "RELKIT_SOCKET_DIR": Variable(
         "",

@@ -61,7 +61,7 @@ def measure(ranks: int) -> CutRun:
         ranks: on each host.
     """
     with _job(ranks, _RELKIT) as (folder, first, spare):
-        _wait(lambda: "relkit: warm standby: " in _log(folder, SPARE), spare, folder)
+        _wait(lambda: "is a spare" in _log(folder, SPARE), spare, folder)
         cut_s = _cut(first, folder)
         _wait(lambda: len(_commits(folder, 1)) > 0, first, folder)
         for launcher in (first, spare):

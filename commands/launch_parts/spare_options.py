@@ -31,8 +31,8 @@ _STATIC = "static"
 _OPTIONS = (
     _KEPT.option("--spares", type=click.IntRange(min=0, max=65_536), default=0, show_default=True,
                  metavar="K",
-                 help="Start K launchers more than --nnodes says, with the same command: they wait "
-                 "with warm processes, and one takes the place of a node that dies, is cut off or "
+                 help="Start K launchers more than --nnodes says, with the same command; "
+                 "they wait, and one takes the place of a node that dies, is cut off or "
                  "leaves. Needs --rdzv-backend c10d (or no endpoint at all) and --max-restarts."),
     _KEPT.option("--replacement-timeout", type=FiniteRange(min=1.0), metavar="SECONDS",
                  help="How long a job that is short of nodes waits for a spare or a new launcher. "

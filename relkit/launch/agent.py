@@ -244,6 +244,7 @@ class MonitoredAgent(LocalElasticAgent):
         is_timed = stragglers is not None and job_dir is not None
         sockets, world_size = self.services.sockets, worker_group.workers[0].world_size
         extra |= seen_environment(sockets, is_timed=is_timed, launcher_pid=os.getpid())
+        extra |= self._more_environment(job_dir)
         # Before there are workers to watch, as a store may be slow to connect to.
         self._end_notes = self._mailbox(worker_group, "end-")
         links = self._links = self._links or JobLinks(self.services.log)
@@ -280,6 +281,9 @@ class MonitoredAgent(LocalElasticAgent):
         if stragglers is not None:
             stragglers.begin(self._scene(worker_group, job_id, job_dir, ranks, straggler_mailbox))
         return pids
+
+    def _more_environment(self, _job_dir: Path | None) -> dict[str, str]:
+        return {}
 
     def _scene(
         self,
@@ -383,8 +387,7 @@ class MonitoredAgent(LocalElasticAgent):
             self._persist_slots(failure or "a fault that try-to-persist has handled")
             if self.services.monitor.action() is OnHang.ABORT:
                 raise JobAborted("the job hung, was saved and ended (--on-hang abort)")
-            recovered: RunResult = super()._monitor_workers(worker_group)
-            return recovered
+            return super()._monitor_workers(worker_group)  # type: ignore[no-any-return]
         stragglers = self.services.stragglers
         why = stragglers.leaves() if stragglers is not None else ""
         if why:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch.distributed.launcher.api as launcher_api
@@ -45,7 +44,6 @@ from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.spares.settings import SpareSettings
 from relkit.launch.spares.spare_rendezvous import SpareRendezvous
 from relkit.launch.straggler.straggler_thread import Stragglers
-from relkit.launch.warm_standby.standby import Standby, Target
 from relkit.launch.warm_standby.standbys import Standbys
 from relkit.net.operator_secret import OperatorSecret
 from relkit.text.printable import printable
@@ -130,7 +128,6 @@ def run_job(
     spares: SpareSettings | None = None,
     ranks: TopologyRanks | None = None,
     sockets: SocketFolder | None = None,
-    first: Mapping[int, Standby] = MappingProxyType({}),
 ) -> int:
     """Run a job as torchrun would, under the monitor.
 
@@ -143,7 +140,6 @@ def run_job(
         warm_standby: keep processes that wait to be workers, where there may be a restart.
         spares: what to do about nodes that are lost.
         ranks: gives the nodes their numbers; None where torch does.
-        first: local rank -> what is to be its first worker, started already.
 
     Returns:
         the exit code: 0 the job succeeded, 1 a worker failed, 128 + n ended by signal n; under
@@ -161,8 +157,8 @@ def run_job(
     """
     made: list[MonitoredAgent] = []
     kept = Accounts(Journal, log) if accounts is None else accounts
-    target = _standby_target(options) if warm_standby else None
-    waiting = Standbys(target, log, kept.standby, first=first)
+    has_standbys = warm_standby and options.max_restarts > 0 and not options.no_python
+    waiting = Standbys(has_standbys, log, kept.standby)
 
     places = SpareRendezvous(spares or SpareSettings(), log, node_name())
     if network is not None:
@@ -227,13 +223,6 @@ def run_job(
             with suppress(SignalException):  # asked again to end: the checkpoint before stays
                 slots.close()
     return 0
-
-
-def _standby_target(options: argparse.Namespace) -> Target | None:
-    """What a standby would run; None where none is of use."""
-    if options.max_restarts < 1 or options.no_python:
-        return None
-    return Target(options.training_script, options.module)
 
 
 def _saved(made: Sequence[MonitoredAgent], persist: PersistHost | None) -> int:

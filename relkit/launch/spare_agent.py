@@ -17,13 +17,11 @@ from relkit.launch.job.bounded_calls import NoAnswer
 from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.rendezvous import leave_rendezvous
-from relkit.launch.live_observer import seen_environment
 from relkit.launch.spares.dead_member import has_lost_a_member, look_at
 from relkit.launch.spares.first_exchange import MeetingBroken
 from relkit.launch.spares.settings import NodeGivenUp, SpareSettings
 from relkit.launch.spares.spare_rendezvous import SpareRendezvous
 from relkit.launch.standby_agent import StandbyAgent
-from relkit.launch.warm_standby.expected_commands import expected_commands
 
 # How a node that is convicted puts it; what follows is the reason.
 _LEAVES = "leaves the job: "
@@ -32,12 +30,14 @@ _NOTE_S = 1.0
 
 
 class SpareAgent(StandbyAgent):
-    """Meets as a SpareRendezvous says; as long as this node is a spare, its standbys wait."""
+    """Meets as a SpareRendezvous says.
+
+    A spare has no standbys: none of its workers has been seen to import anything yet.
+    """
 
     # The launcher sets its own.
     meeting = SpareRendezvous(SpareSettings(), lambda _line: None, "")
     _has_started = False
-    _expects_workers = False
     _min_nodes = 1
     _given_up = ""
 
@@ -61,7 +61,6 @@ class SpareAgent(StandbyAgent):
         return super().started or self.meeting.waits_as_spare
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
-        self._rendezvous_calls.meanwhile = self._while_waiting
         while True:
             try:
                 super()._rendezvous(worker_group)
@@ -74,19 +73,6 @@ class SpareAgent(StandbyAgent):
         seen = self.meeting.first_exchange(store)
         workers: list[Any] = super()._assign_worker_ranks(seen, *more, **named)
         return workers
-
-    def _while_waiting(self) -> None:
-        """In the launcher's main thread, which standbys are children of."""
-        if not self.meeting.waits_as_spare or not self.standbys.is_wanted:
-            return
-        if not self._expects_workers:
-            self._expects_workers = True
-            spec = self._worker_group.spec
-            job_dir, extra = self.services.prepare(self._job_id(), spec.local_world_size)
-            is_timed = self.services.stragglers is not None and job_dir is not None
-            extra |= seen_environment(self.services.sockets, is_timed=is_timed)
-            self.standbys.expect(expected_commands(spec, extra))
-        self.standbys.look(may_start=True)
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         if self.services.network is not None:

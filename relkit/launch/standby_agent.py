@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
@@ -19,8 +20,9 @@ class StandbyAgent(MonitoredAgent):
     """Starts workers from standbys, and makes new ones once the job trains."""
 
     # The launcher sets its own.
-    standbys = Standbys(None, lambda _line: None)
+    standbys = Standbys(False, lambda _line: None)
     _started_s = 0.0
+    _notes_folder: Path | None = None
 
     @property
     def is_training(self) -> bool:
@@ -31,7 +33,17 @@ class StandbyAgent(MonitoredAgent):
         with standbys_first(self.standbys):
             pids = super()._start_workers(worker_group)
         self._started_s = time.monotonic()
+        if self._notes_folder is not None:
+            self.standbys.watch(self._notes_folder, pids)
         return pids
+
+    def _more_environment(self, job_dir: Path | None) -> dict[str, str]:
+        sockets = self.services.sockets
+        # Both are private to this user, and gone with the job.
+        self._notes_folder = (sockets and sockets.path) or job_dir
+        if self._notes_folder is None or not self.standbys.is_wanted:
+            return {}
+        return {"RELKIT_IMPORTS_DIR": str(self._notes_folder)}
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         result = super()._monitor_workers(worker_group)
@@ -41,6 +53,16 @@ class StandbyAgent(MonitoredAgent):
             if killed and self._deaths is not None:
                 self._deaths.discount_kills(killed)
         return result
+
+    def _failed(self, sentence: str) -> None:
+        if self._remaining_restarts > 0:
+            # While the others are captured and stopped.
+            self.standbys.hurry()
+        super()._failed(sentence)
+
+    def _restart_workers(self, worker_group: WorkerGroup) -> None:
+        self.standbys.hurry()
+        super()._restart_workers(worker_group)
 
     def _exit_barrier(self) -> None:
         # The workers of this node are done, and other nodes may take their time.

@@ -49,18 +49,9 @@ def torchrun_options() -> tuple[TorchrunOption, ...]:
         MissingExtra: torch is not installed.
     """
     try:
-        return options_of_source()
+        return options_in(_source())
     except (OSError, SyntaxError, ValueError, OtherForm):
         return options_of(torchrun_parser())
-
-
-def options_of_source() -> tuple[TorchrunOption, ...]:
-    """The same, without importing torch in any case.
-
-    Raises:
-        OSError, SyntaxError, ValueError, OtherForm: only torchrun's parser knows them.
-    """
-    return options_in(_source())
 
 
 def options_of(parser: argparse.ArgumentParser) -> tuple[TorchrunOption, ...]:

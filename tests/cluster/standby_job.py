@@ -16,7 +16,6 @@ import sys
 import time
 from pathlib import Path
 
-import standby_job_imports  # type: ignore[import-not-found]
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
@@ -49,6 +48,9 @@ def main() -> None:
     parser.add_argument("--go", type=Path)
     parser.add_argument("--exit", type=int, default=0)
     options = parser.parse_args()
+    # It sets a variable: what is imported after it is not imported ahead.
+    import standby_job_imports  # type: ignore[import-not-found]
+
     attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     say(options.folder, pid=os.getpid(), attempt=attempt, imported=standby_job_imports.TIMES)
     dist.init_process_group("gloo")

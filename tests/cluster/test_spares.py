@@ -115,8 +115,6 @@ def test_a_node_that_is_cut_off_is_replaced(job: Make, hosts: Hosts) -> None:
     spare.wait_for(
         "this node (h3) is a spare: it waits to take the place of any of the job's 2 nodes (h1, h2)"
     )
-    spare.wait_for("warm standby: 1 process")
-    standbys = {pid for pid in procfs.children(spare.process.pid) if procfs.is_standby(pid)}
     hosts.cut("h2")
     run.trains_on("h1", "h3", world=2)
     why = "no sign of life for 4 s, and its host does not answer"
@@ -124,8 +122,6 @@ def test_a_node_that_is_cut_off_is_replaced(job: Make, hosts: Hosts) -> None:
     assert line in run.launchers["h1"].text, run.text
     assert line in spare.text, run.text
     assert "this node (h3) steps in: the job has lost node h2" in spare.text
-    # It was warm, and is now the worker.
-    assert run.trained()["h3"]["pid"] in standbys, run.text
     assert run.end("h2") == {"h1": 0, "h3": 0}, run.text
 
 

@@ -42,7 +42,8 @@ def launch(start: Start, folder: Path, *line: str | Path, as_module: bool = Fals
         "--rdzv-endpoint", "localhost:0", "--rdzv-id", f"standby-{os.getpid()}",
         "--timeline-path", folder / "t", *script, folder / "disturbed",
         "--kill-at", str(KILL_AT), "--go", folder / "go", *line,
-        program=("env", "-C", str(folder), sys.executable, "-m", "relkit"),
+        # The tests' own start of Python would be a part of the script.
+        program=("env", "-u", "PYTHONPATH", "-C", str(folder), sys.executable, "-m", "relkit"),
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Runs in a worker before its own code: reports garbage collections and waits for input.
 
+It notes what the rank imports, where warm standbys are wanted (relkit_import_notes).
 A rank also asks the kernel to end it with its launcher, so that none is left behind. Where the hook
 cannot see its collectives, it has torch's worker server answer the launcher.
 
@@ -159,8 +160,11 @@ class _Finder:
         if name != self._name:
             return None
         finders: list[Any] = sys.meta_path
-        finders.remove(self)
-        specs = (finder.find_spec(name, path, target) for finder in finders)
+        # Those before it have been asked already: a script may count.
+        place = finders.index(self)
+        behind = finders[place + 1 :]
+        del finders[place]
+        specs = (finder.find_spec(name, path, target) for finder in behind)
         spec: Any = next((spec for spec in specs if spec is not None), None)
         run = getattr(getattr(spec, "loader", None), "exec_module", None)
         if run is not None:
@@ -212,6 +216,30 @@ def _begin() -> None:
         finders.insert(0, _Finder("torch.distributed.distributed_c10d", _serve_with_groups))
 
 
+def _import_notes() -> Any:  # noqa: ANN401
+    """What notes the imports of a rank, for a standby to repeat; None where nothing does."""
+    environ = os.environb
+    is_rank = environ.get(b"RELKIT_BOOTSTRAP_PID") == b"%d" % _PID
+    if not is_rank or b"RELKIT_IMPORTS_DIR" not in environ or b"RELKIT_STANDBY" in environ:
+        return None
+    # In this folder, which stands on the path for a moment; it is not the script's to see.
+    import relkit_import_notes  # type: ignore[import-not-found]
+
+    return sys.modules.pop(relkit_import_notes.__name__)
+
+
+def _note_imports(notes: Any) -> None:  # noqa: ANN401
+    file = f"{os.environ['RELKIT_IMPORTS_DIR']}{os.sep}{_PID}.imports"
+    finders: list[Any] = sys.meta_path
+    # Those of this file ask it in their turn.
+    place = sum(isinstance(finder, _Finder) for finder in finders)
+    try:
+        finders.insert(place, notes.ImportNotes(file, notes.installed_folders()))
+    except (OSError, ValueError, AttributeError):
+        # Nothing is noted, and nothing is imported ahead.
+        return
+
+
 def _give_way() -> None:
     here = __file__.rpartition(os.sep)[0]
     sys.path[:] = [entry for entry in sys.path if entry != here]
@@ -226,4 +254,7 @@ def _give_way() -> None:
 
 if os.environb.get(b"RELKIT_BOOTSTRAP") != b"0":
     _begin()
+_notes = _import_notes()
 _give_way()
+if _notes is not None:
+    _note_imports(_notes)

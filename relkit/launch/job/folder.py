@@ -99,25 +99,6 @@ class JobFolder:
             self._lock = None
 
 
-def preload_environment(program: str) -> dict[str, str]:
-    """What JobFolder.prepare will return for workers, but for the folder, which is not made yet.
-
-    Args:
-        program: the command that will be preloaded.
-
-    Returns:
-        Nothing where the hook will not be used.
-    """
-    try:
-        if os.environ.get("RELKIT_HOOK_DISABLE") == "1" or why_not_preloadable(
-            program_of(program), hook_library()
-        ):
-            return {}
-        return dict(environment.worker_environment(Path("/"), os.getpid(), os.environ))
-    except (RelkitError, OSError):
-        return {}
-
-
 def max_recorders(processes: int) -> int:
     """How many recorder files a folder may hold before those are refused that the launcher has not
     started itself (helpers that communicate, programs below a script).

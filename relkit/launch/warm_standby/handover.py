@@ -11,23 +11,9 @@ FOLDER = Path(__file__).resolve().parent / "worker"
 VARIABLE = "RELKIT_STANDBY"
 _PATH = "PYTHONPATH"
 
-# What a launcher gives anew at each start. Nothing reads these before the script runs; a change of
-# any other variable might matter to what has been imported.
-_OF_ATTEMPT = frozenset(
-    [
-        "RANK",
-        "LOCAL_RANK",
-        "GROUP_RANK",
-        "ROLE_RANK",
-        "ROLE_NAME",
-        "WORLD_SIZE",
-        "LOCAL_WORLD_SIZE",
-        "GROUP_WORLD_SIZE",
-        "ROLE_WORLD_SIZE",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-    ]
-)
+# What a launcher gives anew at each start, and imports have no use for. A change of any other
+# variable may matter to what has been imported; of a rank it does, as packages do read theirs.
+_OF_ATTEMPT = frozenset(("MASTER_ADDR", "MASTER_PORT"))
 _OF_ATTEMPT_PREFIXES = ("TORCHELASTIC_", "RELKIT_")
 
 
@@ -42,15 +28,6 @@ class WorkerCommand:
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
-
-
-def unknown_of(command: WorkerCommand) -> list[str]:
-    """The variables of a worker's start that its command does not have yet.
-
-    Args:
-        command: foretold, before the nodes have met.
-    """
-    return sorted(name for name in _OF_ATTEMPT if not command.environment.get(name))
 
 
 def why_not_for(standby: WorkerCommand, worker: WorkerCommand) -> str:
@@ -118,8 +95,3 @@ def is_python(program: str) -> bool:
         except OSError:
             continue
     return False
-
-
-def script_folder(script: str, *, is_module: bool) -> str:
-    """The folder that stands first on the path when the script runs, or the module."""
-    return str(Path.cwd()) if is_module else str(Path(os.path.realpath(script)).parent)

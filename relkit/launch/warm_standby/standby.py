@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -12,11 +13,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from relkit.launch.job.exit_status import how_it_ended
 from relkit.launch.warm_standby import handover
 from relkit.launch.warm_standby.handover import WorkerCommand
+from relkit.launch.warm_standby.seen_imports import SeenImports, Signatures
 from relkit.process.held_signals import signals_held
 from relkit.text.foreign_json import parse_json
 from relkit.text.whole_number import whole_number
@@ -24,6 +26,8 @@ from relkit.text.whole_number import whole_number
 # Imports that take longer than this do not end at all.
 READY_S = 600.0
 HAND_OVER_S = 5.0
+# Until the interpreter of one that was started just now runs: a new one would take as long.
+_HERE_S = 5.0
 _END_S, _EXIT_CODE_S = 2.0, 0.1
 _MAX_MESSAGE_BYTES = 64 << 10
 # What standby_process.py takes in one message.
@@ -32,39 +36,14 @@ _MAX_REASON = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What a worker runs.
-
-    Args:
-        name: of the script, or of the module; is_module: it is the latter.
-    """
-
-    name: str
-    is_module: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class First:
-    """What is known of a worker that is started before its job is.
-
-    Args:
-        writes_here: what it writes goes where this process writes, and not into a file of its own.
-    """
-
-    writes_here: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Ready:
     """What a standby says once it waits.
 
     Args:
         pss_bytes: memory that it takes; 0 where that is not known.
-        stopped: why it has not imported all that its script will; "" where it has.
     """
 
     pss_bytes: int
-    stopped: str
 
 
 class HandOverFailed(Exception):
@@ -79,17 +58,16 @@ class Standby:
 
     Args:
         command: of the worker that it is made after.
-        target: that this command runs.
-        first: set for one that may become a worker before it is ready, at the first start of a job.
+        seen: what that has imported.
+        hurry: the job waits for it.
     """
 
-    def __init__(
-        self, command: WorkerCommand, target: Target, *, first: First | None = None
-    ) -> None:
-        self.command, self.refused, self._first, self._is_here = command, "", first, False
+    def __init__(self, command: WorkerCommand, seen: SeenImports, *, hurry: bool = False) -> None:
+        self.command, self.refused, self._is_here = command, "", False
         self.ready: Ready | None = None
         self.process: subprocess.Popen[bytes] | None = None
-        self._target = target
+        self._seen, self._hurries = seen, hurry
+        self._files, self._beside = seen.files(Signatures()), seen.beside()
         self._begun_s = time.monotonic()
         self._environment: dict[str, str] = {}
         self._socket: socket.socket | None = None
@@ -102,30 +80,21 @@ class Standby:
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = ours
-        with theirs:
+        with theirs, _file_of(self._seen.to_json()) as plan:
             environment = handover.standby_environment(
                 self.command.environment, theirs.fileno(), os.getpid()
             )
             if environment is None:
                 raise OSError(f"no path list can name {handover.FOLDER}")
             self._environment = environment
-            script = os.path.abspath(self._target.name)  # noqa: PTH100  links stay
-            order = {
-                "path": script,
-                "module": self._target.name if self._target.is_module else "",
-                "folder": handover.script_folder(script, is_module=self._target.is_module),
-                "first": self._first is not None,
-                "keep_output": self._first is None or not self._first.writes_here,
-                "unknown": [] if self._first is None else handover.unknown_of(self.command),
-            }
             ours.setblocking(False)
-            ours.send(json.dumps(order).encode())
+            ours.send(json.dumps({"plan": plan.fileno(), "hurry": self._hurries}).encode())
             # As torch does it (SubprocessHandler): what it signals is the group.
             with signals_held():
                 self.process = subprocess.Popen(
                     self.command.argv,
                     env=environment,
-                    pass_fds=(theirs.fileno(),),
+                    pass_fds=(theirs.fileno(), plan.fileno()),
                     start_new_session=True,
                 )
 
@@ -171,19 +140,27 @@ class Standby:
         self._is_here = True
         if "here" in message:
             return
-        self.ready = Ready(
-            whole_number(str(message.get("pss_bytes"))) or 0,
-            str(message.get("stopped", ""))[:_MAX_REASON],
-        )
+        self.ready = Ready(whole_number(str(message.get("pss_bytes"))) or 0)
+
+    def hurry(self) -> None:
+        """The job has stopped, and will soon need it."""
+        if self._socket is not None and self.ready is None and not self._hurries:
+            self._hurries = True
+            with suppress(OSError):
+                self._socket.send(json.dumps({"hurry": True}).encode())
 
     def hand_over(
-        self, worker: WorkerCommand, descriptors: Sequence[tuple[int, int]]
+        self,
+        worker: WorkerCommand,
+        descriptors: Sequence[tuple[int, int]],
+        files: Signatures | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Have it become a worker.
+        """Have it become a worker, also while it still imports.
 
         Args:
             worker: the command that it runs.
             descriptors: (1 or 2, what that shall be in it), for those that are not the launcher's.
+            files: as they are now; None to look at each.
 
         Returns:
             The process, which runs the script from now on.
@@ -191,10 +168,10 @@ class Standby:
         Raises:
             HandOverFailed: why it does not. It has run nothing of the script, and is gone.
         """
-        why = self.look() or handover.why_not_for(self.command, worker)
+        why = (
+            self._wait_here() or self._changed(files) or handover.why_not_for(self.command, worker)
+        )
         is_early = self.ready is None
-        if not why and is_early and (self._first is None or not self._is_here):
-            why = "it was not ready"
         if why or self.process is None or self._socket is None:
             self.end()
             raise HandOverFailed(why)
@@ -228,6 +205,26 @@ class Standby:
         self._socket.close()
         return self.process
 
+    def _wait_here(self) -> str:
+        """Why it cannot be used; it runs by now, if it does at all."""
+        until_s = time.monotonic() + _HERE_S
+        while not (why := self.look()) and not self._is_here:
+            poll = select.poll()
+            poll.register(self._message_socket, select.POLLIN)
+            if not poll.poll(max(0.0, until_s - time.monotonic()) * 1e3):
+                return "it had not begun"
+        return why
+
+    def _changed(self, files: Signatures | None) -> str:
+        now = self._seen.files(Signatures() if files is None else files)
+        changed = sorted(file for file in now if now[file] != self._files[file])
+        others = sorted(file for file, was in self._seen.own.items() if now[file] != was)
+        if changed or others:
+            return f"{(changed or others)[0]} has changed"
+        if more := sorted(self._seen.beside() - self._beside):
+            return f"there is another {more[0]} beside the script"
+        return ""
+
     def end(self) -> None:
         """End it."""
         # First of all: at the end of its socket it would end by itself, in its own time.
@@ -239,9 +236,21 @@ class Standby:
         if self._socket is not None:
             self._socket.close()
 
-    def _message(self) -> dict[str, Any]:
+    @property
+    def _message_socket(self) -> socket.socket:
         assert self._socket is not None
-        plain = parse_json(self._socket.recv(_MAX_MESSAGE_BYTES))
+        return self._socket
+
+    def _message(self) -> dict[str, Any]:
+        plain = parse_json(self._message_socket.recv(_MAX_MESSAGE_BYTES))
         if not isinstance(plain, dict):
             raise ValueError("not an object")
         return plain
+
+
+def _file_of(data: bytes) -> BinaryIO:
+    """A file without a name, read from its beginning by whoever inherits it."""
+    stream = os.fdopen(os.memfd_create("relkit-standby-plan"), "r+b")
+    stream.write(data)
+    stream.seek(0)
+    return stream

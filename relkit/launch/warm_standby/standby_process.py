@@ -2,12 +2,11 @@
 
 It talks to the launcher over a socket of whole messages (JSON, one object each):
 
-    launcher: {"path": ..., "module": ..., "folder": ..., "first": ..., "keep_output": ...,
-              "unknown": [...]}
-              what it will run, whether what imports write is kept until then, and the variables of
-              which nobody knows yet what the worker will have in them
+    launcher: {"plan": DESCRIPTOR, "hurry": ...}
+              a file with what it imports (SeenImports), and whether the job waits for it
     standby:  {"here": PID}                                 it is held, and begins to import
-    standby:  {"ready": PID, "pss_bytes": ..., "stopped": WHY}  or  {"refused": WHY}
+    launcher: {"hurry": true}                               the job waits for it from now on
+    standby:  {"ready": PID, "pss_bytes": ...}  or  {"refused": WHY}
     launcher: {"set": {...}, "unset": [...], "folder": ..., "descriptors": [1, 2], "go": ...}, and
               these two
     standby:  {"taken": PID}
@@ -16,9 +15,10 @@ It talks to the launcher over a socket of whole messages (JSON, one object each)
 Only after "go" does Python go on to the script, so that a launcher that has lost patience never has
 it run twice. The end of the socket at any moment, or an error, is the end of the process.
 
-The first workers of a job import while their launcher still does. It does not wait for them: what
-it gives to one that is not ready has "go" in it, which is the last word between them. Such a worker
-must run, so that where it cannot be what a new process would be, it becomes a new one.
+One that still imports when its worker is to start becomes it all the same: what is given to it has
+"go" in it, which is the last word between them. It must run then; where it cannot be what a new
+process would be, it becomes a new one. That is later than a new process only by the imports that
+it has made in vain.
 
 It needs nothing but the standard library, and is loaded without relkit.
 """
@@ -44,28 +44,27 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_BYTES = 160 << 10
 NICE = 10
+# The longest that one that cannot be nice lets the job alone between two imports, ms.
+_BREAK_MS = 100
 _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
 _CAP_SYS_NICE = 1 << 23
 # Device files that a process has open once it uses a device; CUDA's contexts are looked at below.
 _DEVICES = ("/dev/kfd", "/dev/davinci", "/dev/accel")
 # Killed first where memory runs out: the job comes first.
 _OOM_SCORE = "1000"
-# The second is the worker's own again, with the folder of its sitecustomize taken away.
-_OWN_VARIABLES = frozenset({"RELKIT_STANDBY", "PYTHONPATH"})
 
 
-def become_a_worker(descriptor: int, modules: dict[str, Any], variables: Any) -> None:  # noqa: ANN401
+def become_a_worker(descriptor: int, modules: dict[str, Any]) -> None:
     """Import, wait and take over; returns once the script is to run, and ends the process else.
 
     Args:
         descriptor: of the socket to the launcher.
         modules: those beside this one that a standby needs, by their names.
-        variables: that have been asked for so far, a ReadVariables.
     """
     try:
         with socket.socket(fileno=descriptor) as launcher:
             launcher.set_inheritable(False)
-            _Standby(launcher, modules, variables).run()
+            _Standby(launcher, modules).run()
     except KeyboardInterrupt:
         # As it ends any worker that still imports.
         modules["interrupts"].end_by_interrupt()
@@ -76,42 +75,35 @@ def become_a_worker(descriptor: int, modules: dict[str, Any], variables: Any) ->
 
 
 class _Standby:
-    def __init__(
-        self,
-        launcher: socket.socket,
-        modules: dict[str, Any],
-        variables: Any,  # noqa: ANN401
-    ) -> None:
-        self._launcher = launcher
-        self._script_imports = modules["script_imports"]
-        self._early = modules["early_imports"]
+    def __init__(self, launcher: socket.socket, modules: dict[str, Any]) -> None:
+        self._launcher, self._modules = launcher, modules
         self._fresh_start = modules["fresh_start"].FreshStart()
         self._output = modules["captured_output"].CapturedOutput()
-        self._variables = variables
         self._modest = Modest()
-        self._is_first = False
-        # The launcher takes this process for a worker, and starts no other in its place.
-        self._must_run = False
+        self._hurries = False
+        self._given: tuple[dict[str, Any], list[int]] | None = None
+        self._went_on_s = time.monotonic()
 
     def run(self) -> None:
         """From the first message to "go"."""
         order, _ = self._receive()
-        self._is_first = bool(order["first"])
-        if not self._is_first:
+        self._hurries = bool(order["hurry"])
+        if not self._hurries:
             self._modest.step_back()
         self._send({"here": os.getpid()})
-        stopped, refused = self._imported(order)
-        if not self._was_given_something():
+        refused = self._imported(order["plan"])
+        if self._given is None:
             self._modest.step_back()
-        self._say_whether_ready(refused, stopped)
-        given, descriptors = self._receive()
-        self._must_run = bool(given["go"])
+            self._say_whether_ready(refused)
+        while self._given is None:
+            self._take_message()
+        given, descriptors = self._given
         self._fresh_start.prepare(given)
-        is_like_new = not refused and self._variables.names.isdisjoint(changed_names(given))
+        is_like_new = not refused
         try:
             self._take_over(given, descriptors)
         except Exception:
-            if not self._must_run:
+            if not given["go"]:
                 raise
             is_like_new = False
         if not is_like_new:
@@ -120,56 +112,58 @@ class _Standby:
         start_clocks_anew()
         tell_the_hook()
 
-    def _imported(self, order: dict[str, Any]) -> tuple[str, str]:
-        """Import; why not all of it was, and why this is not what a new process would be."""
+    def _imported(self, descriptor: int) -> str:
+        """Import; why this is not what a new process would be, "" where it is."""
+        with open(descriptor, "rb") as stream:
+            plan = json.load(stream)
         folder = working_folder()
-        if order["keep_output"]:
-            self._output.keep()
-
-        def refuse_unknown(name: str) -> None:
-            if name in order["unknown"]:
-                raise self._early.Refused(f"an import has asked for {name}, which is not known yet")
-
+        replay = self._modules["replay"]
+        self._output.keep()
         try:
-            # A sitecustomize that ran before this may have asked as well.
-            for name in self._variables.names:
-                refuse_unknown(name)
-            self._variables.when_used = refuse_unknown
-            with self._variables:
-                stopped: str = self._import(order).stopped
-        except self._early.Refused as why:
-            return "", str(why)
+            replay.Replay(plan, self._modules["relkit_import_notes"], self._breathe).run()
+        except replay.Refused as why:
+            return str(why)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:
-            # The script will end of it, as it would have without a standby.
-            if not self._is_first:
-                raise
-            return "", f"an import has ended with {type(error).__name__}"
+        except BaseException as error:  # noqa: BLE001  the script may end of it, and not this
+            return f"an import has ended with {type(error).__name__}"
         finally:
             self._output.stop()
         if working_folder() != folder:
-            return "", "an import has changed the working folder"
-        return stopped, why_not_like_new(self._launcher.fileno())
+            return "an import has changed the working folder"
+        return why_not_like_new(self._launcher.fileno())
 
-    def _was_given_something(self) -> bool:
+    def _breathe(self) -> None:
+        """Between two imports: hear what the launcher says, and else leave the job its cores."""
+        if self._hurries and self._given is not None:
+            return
         # Not select(), which refuses the numbers that descriptors have in a large launcher.
         poll = select.poll()
         poll.register(self._launcher, select.POLLIN)
-        return bool(poll.poll(0))
+        took_ms = (time.monotonic() - self._went_on_s) * 1e3
+        gives_way = not (self._hurries or self._modest.is_nice)
+        if poll.poll(min(took_ms, _BREAK_MS) if gives_way else 0):
+            self._take_message()
+        self._went_on_s = time.monotonic()
 
-    def _say_whether_ready(self, refused: str, stopped: str) -> None:
-        message: dict[str, Any] = {"refused": refused} if refused else {
-            "ready": os.getpid(), "pss_bytes": pss_bytes(), "stopped": stopped[:500],
-        }  # fmt: skip
-        try:
-            self._send(message)
-        except OSError:
-            # A launcher that has given a first worker all that it needs does not listen any more.
-            if not self._is_first:
-                raise
-        if refused and not self._is_first:
-            os._exit(0)
+    def _take_message(self) -> None:
+        message, descriptors = self._receive()
+        if "hurry" not in message:
+            self._given = message, descriptors
+        self._hurries = True
+        # What cannot be undone here is tried, and said, once more at the end.
+        with suppress(OSError):
+            self._modest.step_forward()
+
+    def _say_whether_ready(self, refused: str) -> None:
+        # The launcher may have given all that is needed meanwhile, and does not listen any more:
+        # whoever is refused waits to be ended, or to begin anew.
+        with suppress(OSError):
+            self._send(
+                {"refused": refused}
+                if refused
+                else {"ready": os.getpid(), "pss_bytes": pss_bytes()}
+            )
 
     def _take_over(self, given: dict[str, Any], descriptors: list[int]) -> None:
         for target, given_descriptor in zip(given["descriptors"], descriptors, strict=True):
@@ -178,24 +172,11 @@ class _Standby:
         self._modest.end()
         take_environment(given)
         os.chdir(given["folder"])
-        if not self._must_run:
+        if not given["go"]:
             self._send({"taken": os.getpid()})
             go, _ = self._receive()
             if go != {"go": True}:
                 os._exit(1)
-            self._must_run = True
-
-    def _import(self, order: dict[str, Any]) -> Any:  # noqa: ANN401
-        folder = order["folder"]
-        locate = self._early.Locator(folder, self._script_imports)
-        path, package = order["path"], ""
-        if order["module"]:
-            path, package = locate.main_module(order["module"])
-        planned = self._script_imports.planned_imports
-        plan = planned(path, package, locate, self._early.read_source)
-        with self._early.own_modules_refused(folder):
-            self._early.make_imports(plan.steps, self._script_imports.SetVariable)
-        return plan
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         try:
@@ -228,7 +209,7 @@ class Modest:
         if launcher != os.getppid():
             os._exit(0)
         self._comm = self._oom_score = ""
-        self._is_nice = False
+        self.is_nice = False
         self._nice = 0
 
     def step_back(self) -> None:
@@ -241,17 +222,17 @@ class Modest:
         _write("/proc/self/oom_score_adj", _OOM_SCORE)
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
         # Only where it can be undone.
-        self._is_nice = may_be_raised() and self._nice < NICE
-        if self._is_nice:
+        self.is_nice = may_be_raised() and self._nice < NICE
+        if self.is_nice:
             os.setpriority(os.PRIO_PROCESS, 0, NICE)
 
-    def end(self) -> None:
-        """As any other process again.
+    def step_forward(self) -> None:
+        """As any other process again, but for its end with the launcher.
 
         Raises:
             OSError: that is not possible.
         """
-        if self._is_nice:
+        if self.is_nice:
             for thread in _names("/proc/self/task"):
                 with suppress(ProcessLookupError):
                     os.setpriority(os.PRIO_PROCESS, int(thread), self._nice)
@@ -261,6 +242,15 @@ class Modest:
                 raise OSError("oom_score_adj cannot be set back")
         if self._comm:
             _write("/proc/self/comm", self._comm)
+        self._comm, self.is_nice = "", False
+
+    def end(self) -> None:
+        """As any other process again.
+
+        Raises:
+            OSError: that is not possible.
+        """
+        self.step_forward()
         self._libc.prctl(_PR_SET_PDEATHSIG, self._signal_at_end, 0, 0, 0)
 
 
@@ -320,11 +310,6 @@ def working_folder() -> str:
         return os.getcwd()  # noqa: PTH109
     except OSError:
         return ""
-
-
-def changed_names(given: dict[str, Any]) -> set[str]:
-    """The variables that a worker has otherwise than its standby, but for the standby's own."""
-    return {*given["set"], *given["unset"]} - _OWN_VARIABLES
 
 
 def take_environment(given: dict[str, Any]) -> None:

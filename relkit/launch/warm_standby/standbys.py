@@ -6,19 +6,28 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from pathlib import Path
 from typing import Protocol
 
 from relkit.launch.job.settings import Log
 from relkit.launch.warm_standby import memory
 from relkit.launch.warm_standby.handover import WorkerCommand, is_python
 from relkit.launch.warm_standby.memory import Room
-from relkit.launch.warm_standby.standby import HandOverFailed, Ready, Standby, Target
+from relkit.launch.warm_standby.seen_imports import (
+    NothingSeen,
+    SeenImports,
+    Signatures,
+    quiet_s,
+    seen_imports,
+)
+from relkit.launch.warm_standby.standby import HandOverFailed, Ready, Standby
 
 # With less memory than this share available, none is made: the job may want it.
 MIN_FREE_SHARE = 0.2
 # They import while the job trains: so many at a time leave it most of the cores.
 _CORES_EACH = 4
+# The first steps import more; a worker that has noted nothing for so long is taken to have it all.
+_SETTLED_S = 2.0
 # One that has failed this often for a local rank will fail again.
 _MAX_FAILURES = 3
 _MB = 1e6
@@ -33,10 +42,22 @@ class StandbyProcess(Protocol):
     def was_killed(self) -> bool: ...
     def start(self) -> None: ...
     def look(self) -> str: ...
+    def hurry(self) -> None: ...
     def hand_over(
-        self, worker: WorkerCommand, descriptors: Sequence[tuple[int, int]]
+        self,
+        worker: WorkerCommand,
+        descriptors: Sequence[tuple[int, int]],
+        files: Signatures | None = None,
     ) -> subprocess.Popen[bytes]: ...
     def end(self) -> None: ...
+
+
+class Make(Protocol):
+    """Makes a standby that is not yet started; see Standby."""
+
+    def __call__(
+        self, command: WorkerCommand, seen: SeenImports, *, hurry: bool
+    ) -> StandbyProcess: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +85,32 @@ class Standbys:
     `used` says how many workers of the newest start were standbys.
 
     Args:
-        target: what workers run; None where standbys are not wanted, or not possible.
+        is_wanted: they are made, as far as there is room.
         log: one line to the terminal.
         on_complete: told their number and the memory of the largest, bytes, once all wait.
-        make: makes a standby that is not yet started.
+        make: makes a standby that is not yet started, and may be told to hurry.
         room: this node's memory.
         cores: that this process may use.
-        first: local rank -> a standby that has been started already, for the first start.
     """
 
     def __init__(
         self,
-        target: Target | None,
+        is_wanted: bool,
         log: Log,
         on_complete: Callable[[int, int], None] = lambda _processes, _pss_bytes: None,
         *,
-        make: Callable[[WorkerCommand, Target], StandbyProcess] = Standby,
+        make: Make = Standby,
         room: Callable[[], Room | None] = memory.room,
         cores: int | None = None,
-        first: Mapping[int, StandbyProcess] = MappingProxyType({}),
     ) -> None:
-        self._target, self._log, self._make, self._room = target, log, make, room
+        self.is_wanted, self._log, self._make, self._room = is_wanted, log, make, room
         self._on_complete = on_complete
         self._cores = cores or len(os.sched_getaffinity(0))
         self._commands: dict[int, WorkerCommand] = {}
-        self._standbys: dict[int, StandbyProcess] = dict(first)
+        self._standbys: dict[int, StandbyProcess] = {}
+        self._notes: dict[int, Path] = {}
+        self._seen: dict[int, SeenImports | None] = {}
+        self._files = Signatures()
         self._failures: dict[int, int] = {}
         self._said: set[str] = set()
         self._is_announced = False
@@ -98,34 +120,27 @@ class Standbys:
     def summary(self) -> Summary | None:
         """What waits, once one waits for every worker of this node; None before."""
         ready = [each.ready for each in self._standbys.values() if each.ready is not None]
-        if not ready or len(ready) < len(self._commands):
+        without = sum(self._seen.get(local_rank, ()) is None for local_rank in self._commands)
+        if not ready or len(ready) + without < len(self._commands):
             return None
         return Summary(len(ready), max(each.pss_bytes for each in ready))
-
-    @property
-    def is_wanted(self) -> bool:
-        """They are made, as far as there is room."""
-        return self._target is not None
-
-    @property
-    def may_take_over(self) -> bool:
-        """There is one already, or may be one some time."""
-        return self.is_wanted or bool(self._standbys)
-
-    def expect(self, commands: Mapping[int, WorkerCommand]) -> None:
-        """Workers will be started some time, and none has been yet.
-
-        Args:
-            commands: local rank -> how, as far as that is known.
-        """
-        programs = {command.argv[0] for command in commands.values()}
-        if self._target is None or self._commands or not all(map(is_python, programs)):
-            return
-        self._commands = dict(commands)
 
     def begin(self) -> None:
         """Workers are about to be started."""
         self.used = 0
+        # Of all ranks at once: they import the same files.
+        self._files = Signatures()
+
+    def watch(self, folder: Path, pids: Mapping[int, int]) -> None:
+        """Workers have been started.
+
+        Args:
+            folder: in which they note their imports; pids: local rank -> process.
+        """
+        for local_rank, pid in pids.items():
+            # One that was a standby notes nothing; what is known of the one before it holds.
+            if local_rank not in self._seen:
+                self._notes[local_rank] = folder / f"{pid}.imports"
 
     def start(
         self, local_rank: int, worker: WorkerCommand, descriptors: Sequence[tuple[int, int]]
@@ -139,19 +154,21 @@ class Standbys:
             The process; None where a plain start is to take place.
         """
         standby = self._standbys.pop(local_rank, None)
-        if self._target is not None:
+        if self.is_wanted:
             if is_python(worker.argv[0]):
                 self._commands[local_rank] = worker
             else:
                 self._leave_out(f"{worker.argv[0]} is no Python interpreter")
         if standby is None:
+            self._seen.pop(local_rank, None)
             return None
         try:
-            process = standby.hand_over(worker, descriptors)
+            process = standby.hand_over(worker, descriptors, self._files)
         except HandOverFailed as why:
+            self._seen.pop(local_rank, None)
             self._log(f"local rank {local_rank} is started anew, its standby was not used: {why}")
             return None
-        self.used += standby.ready is not None
+        self.used += 1
         return process
 
     def look(self, *, may_start: bool) -> int:
@@ -172,23 +189,36 @@ class Standbys:
         if summary is not None and not self._is_announced:
             self._announce(summary)
         self._is_announced = summary is not None
-        if may_start and self._target is not None:
-            self._start_missing(self._target)
+        if may_start and self.is_wanted:
+            self._start_missing(max(1, self._cores // _CORES_EACH))
         return killed
+
+    def hurry(self) -> None:
+        """Workers will be started soon, and none of them runs any more.
+
+        Those that still import take the cores now, and those that are missing begin at once.
+        """
+        for standby in self._standbys.values():
+            standby.hurry()
+        if self.is_wanted:
+            self._start_missing(len(self._commands), hurry=True)
 
     def close(self) -> None:
         """End all of them; none is made any more."""
-        self._target = None
+        self.is_wanted = False
         standbys, self._standbys = list(self._standbys.values()), {}
         for standby in standbys:
             standby.end()
 
-    def _start_missing(self, target: Target) -> None:
+    def _start_missing(self, at_once: int, *, hurry: bool = False) -> None:
         importing = sum(each.ready is None for each in self._standbys.values())
         for local_rank, command in sorted(self._commands.items()):
-            if importing >= max(1, self._cores // _CORES_EACH):
+            if importing >= at_once:
                 return
             if local_rank in self._standbys or self._failures.get(local_rank, 0) >= _MAX_FAILURES:
+                continue
+            seen = self._what_was_seen(local_rank, hurry=hurry)
+            if seen is None:
                 continue
             room = self._room()
             if room is not None and room.free_share < MIN_FREE_SHARE:
@@ -197,7 +227,7 @@ class Standbys:
                     f"{MIN_FREE_SHARE:.0%} is left to the job alone"
                 )
                 return
-            standby = self._make(command, target)
+            standby = self._make(command, seen, hurry=hurry)
             self._standbys[local_rank] = standby
             try:
                 standby.start()
@@ -205,6 +235,17 @@ class Standbys:
                 self._drop(local_rank, standby, f"it cannot be started: {error}")
                 return
             importing += 1
+
+    def _what_was_seen(self, local_rank: int, *, hurry: bool) -> SeenImports | None:
+        notes = self._notes.get(local_rank)
+        if notes is not None and (hurry or quiet_s(notes) > _SETTLED_S):
+            del self._notes[local_rank]
+            try:
+                self._seen[local_rank] = seen_imports(notes)
+            except NothingSeen as why:
+                self._seen[local_rank] = None
+                self._leave_out(str(why))
+        return self._seen.get(local_rank)
 
     def _drop(self, local_rank: int, standby: StandbyProcess, why: str) -> None:
         self._standbys.pop(local_rank, None)
@@ -215,8 +256,9 @@ class Standbys:
     def _announce(self, summary: Summary) -> None:
         self._on_complete(summary.processes, summary.pss_bytes)
         self._say(f"warm standby: {summary}; --no-warm-standby leaves them out")
-        for stopped in _reasons(self._standbys):
-            self._say(f"warm standby: {stopped}")
+        for stopped in sorted({each.stopped for each in self._seen.values() if each}):
+            if stopped:
+                self._say(f"warm standby: {stopped}")
 
     def _leave_out(self, why: str) -> None:
         self._say(f"warm standby: none is made: {why}")
@@ -225,8 +267,3 @@ class Standbys:
         if line not in self._said:
             self._said.add(line)
             self._log(line)
-
-
-def _reasons(standbys: Mapping[int, StandbyProcess]) -> list[str]:
-    ready = [each.ready for each in standbys.values() if each.ready is not None]
-    return sorted({each.stopped for each in ready if each.stopped})

@@ -34,7 +34,7 @@ def standbys_first(standbys: Standbys) -> Iterator[None]:
             return plain
 
     original: Any = vars(processes_api).get(_NAME)
-    if original is None or not standbys.may_take_over:
+    if original is None or not standbys.is_wanted:
         yield
         return
 

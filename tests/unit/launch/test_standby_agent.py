@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,10 @@ class Waiting:
     def __init__(self, killed: int) -> None:
         self.killed = killed
         self.asked: list[bool] = []
+        self.hurried = 0
+
+    def hurry(self) -> None:
+        self.hurried += 1
 
     def look(self, *, may_start: bool) -> int:
         self.asked.append(may_start)
@@ -65,3 +70,34 @@ def test_new_ones_are_for_a_restart_that_is_left(
     agent = agent_with(Waiting(0), restarts)
     agent._monitor_workers(SimpleNamespace())
     assert agent.standbys.asked == [may_start]
+
+
+@pytest.mark.parametrize(("restarts", "hurried"), [(0, 0), (1, 1)])
+def test_a_failure_has_them_hurry_where_there_will_be_a_restart(
+    monkeypatch: pytest.MonkeyPatch, restarts: int, hurried: int
+) -> None:
+    monkeypatch.setattr(MonitoredAgent, "_failed", lambda _agent, _why: None)
+    monkeypatch.setattr(MonitoredAgent, "_restart_workers", lambda _agent, _group: None)
+    agent = agent_with(Waiting(0), restarts)
+    agent._failed("rank 0 was killed")
+    assert agent.standbys.hurried == hurried
+    # Also where another node has failed.
+    agent._restart_workers(SimpleNamespace())
+    assert agent.standbys.hurried == hurried + 1
+
+
+@pytest.mark.parametrize(
+    ("sockets", "job_dir", "folder"),
+    [
+        (Path("/s"), Path("/j"), "/s"), (None, Path("/j"), "/j"), (None, None, None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_workers_note_their_imports_where_standbys_are_wanted(
+    sockets: Path | None, job_dir: Path | None, folder: str | None, is_wanted: bool
+) -> None:
+    agent = agent_with(Waiting(0), restarts=1)
+    agent.standbys.is_wanted = is_wanted
+    agent.services = SimpleNamespace(sockets=SimpleNamespace(path=sockets))
+    variables = {"RELKIT_IMPORTS_DIR": folder} if folder and is_wanted else {}
+    assert agent._more_environment(job_dir) == variables

@@ -18,15 +18,8 @@ if TYPE_CHECKING:
 
 _VARIABLE = "RELKIT_STANDBY"
 _HELD = "held"
-_FILES = (
-    "interrupts",
-    "script_imports",
-    "read_variables",
-    "captured_output",
-    "fresh_start",
-    "early_imports",
-    "standby_process",
-)
+_FILES = ("interrupts", "captured_output", "fresh_start", "replay", "standby_process")
+_NOTES = "relkit_import_notes"
 
 
 def _give_way() -> None:
@@ -42,14 +35,18 @@ def _give_way() -> None:
 
 
 def _file(name: str) -> str:
-    return os.path.join(os.path.dirname(os.path.dirname(__file__)), name + ".py")  # noqa: PTH118, PTH120
+    room = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
+    if name == _NOTES:
+        relkit = os.path.dirname(os.path.dirname(room))  # noqa: PTH120
+        room = os.path.join(relkit, "bootstrap", "worker")  # noqa: PTH118
+    return os.path.join(room, name + ".py")  # noqa: PTH118
 
 
 def _loaded() -> dict[str, Any]:
     from importlib.util import module_from_spec, spec_from_file_location
 
     loaded = {}
-    for name in _FILES:
+    for name in (*_FILES, _NOTES):
         spec = spec_from_file_location(f"relkit_standby_{name}", _file(name))
         if spec is None or spec.loader is None:
             os._exit(1)
@@ -61,18 +58,16 @@ def _loaded() -> dict[str, Any]:
 def _hold(descriptor: int) -> None:
     try:
         modules = _loaded()
-        variables = modules["read_variables"].ReadVariables()
     except BaseException:  # noqa: BLE001  Python would print it, and go on to the script
         os._exit(1)
     with modules["interrupts"].dropped_interrupts_end():
         try:
-            with variables:
-                _give_way()
+            _give_way()
         except KeyboardInterrupt:
             modules["interrupts"].end_by_interrupt()
         finally:
             # Whatever another file of this name raises: Python prints it, and goes on.
-            modules["standby_process"].become_a_worker(descriptor, modules, variables)
+            modules["standby_process"].become_a_worker(descriptor, modules)
             for name in modules:
                 del sys.modules[f"relkit_standby_{name}"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -18,30 +17,10 @@ from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.spare_agent import SpareAgent
 from relkit.launch.spares.membership import Membership
 from relkit.launch.spares.settings import NodeGivenUp
-from relkit.launch.warm_standby.expected_commands import expected_commands
-from relkit.launch.warm_standby.handover import WorkerCommand
-from relkit.launch.warm_standby.standby import Target
 from relkit.launch.warm_standby.standbys import Standbys
 
 # An agent without torch's part.
 Bare: TypeAlias = Any
-
-
-class Waiting:
-    """Standbys that remember what was asked of them."""
-
-    is_wanted = True
-
-    def __init__(self) -> None:
-        self.expected: dict[int, WorkerCommand] = {}
-        self.looks: list[bool] = []
-
-    def expect(self, commands: dict[int, WorkerCommand]) -> None:
-        self.expected = commands
-
-    def look(self, *, may_start: bool) -> int:
-        self.looks.append(may_start)
-        return 0
 
 
 def spec() -> WorkerSpec:
@@ -58,7 +37,7 @@ def spec() -> WorkerSpec:
 @pytest.fixture
 def agent() -> Bare:
     made: Any = SpareAgent.__new__(SpareAgent)
-    made.standbys = Waiting()
+    made.standbys = Standbys(False, lambda _line: None)
     made.meeting = SimpleNamespace(
         is_on=True, waits_as_spare=False, may_replace=True, grows=False, leaving_why="",
         membership=Membership(restarts=2), attach=lambda _handler, _restarts: None,
@@ -72,46 +51,6 @@ def agent() -> Bare:
     made._rendezvous_calls = BoundedCalls("test")
     made._remaining_restarts = 3
     return made
-
-
-def test_the_commands_of_a_node_without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.delenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", raising=False)
-    commands = expected_commands(spec(), {"LD_PRELOAD": "hook.so"})
-    assert sorted(commands) == [0, 1]
-    assert commands[1].argv == (sys.executable, "-u", "train.py", "--lr", "0.1")
-    assert commands[0].environment == {
-        **os.environ, "LD_PRELOAD": "hook.so", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
-    }  # fmt: skip
-
-
-def test_standbys_are_made_for_commands_that_are_expected() -> None:
-    made: list[WorkerCommand] = []
-
-    def make(command: WorkerCommand, _target: Target) -> Any:  # noqa: ANN401
-        made.append(command)
-        return SimpleNamespace(ready=None, start=lambda: None, look=lambda: "")
-
-    standbys = Standbys(Target("t.py"), lambda _line: None, make=make, room=lambda: None, cores=8)
-    command = WorkerCommand((sys.executable, "t.py"), {})
-    standbys.look(may_start=True)
-    standbys.expect({0: command, 1: command})
-    standbys.look(may_start=True)
-    assert made == [command, command]
-    script = Standbys(Target("t.py"), lambda _line: None, make=make, room=lambda: None)
-    script.expect({0: WorkerCommand(("/bin/sh", "t.py"), {})})
-    script.look(may_start=True)
-    assert len(made) == 2
-
-
-def test_a_spares_standbys_are_looked_at_while_it_waits(agent: Bare) -> None:
-    agent._while_waiting()
-    assert agent.standbys.looks == []
-    agent.meeting.waits_as_spare = True
-    agent._while_waiting()
-    agent._while_waiting()
-    assert agent.standbys.looks == [True, True]
-    assert agent.standbys.expected[0].environment["LD_PRELOAD"] == "hook.so"
 
 
 def test_a_node_that_comes_later_has_the_jobs_restarts(

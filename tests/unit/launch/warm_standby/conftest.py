@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.launch.warm_standby.standby_scripts import SHOWS
+from tests.unit.launch.warm_standby.standby_scripts import SHOWS, install
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "shows.py").write_text(SHOWS)
+    (tmp_path / "notes").mkdir(mode=0o700)
+    install(tmp_path, "")
     (tmp_path / "helper.py").write_text("COUNT = 1\nprint('helper')\n")
     return tmp_path
 

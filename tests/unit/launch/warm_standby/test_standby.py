@@ -14,19 +14,22 @@ from pathlib import Path
 
 import pytest
 
+from relkit.bootstrap import FOLDER as BOOTSTRAP
 from relkit.launch.warm_standby import handover
 from relkit.launch.warm_standby.handover import WorkerCommand
-from relkit.launch.warm_standby.standby import First, HandOverFailed, Ready, Standby, Target
+from relkit.launch.warm_standby.seen_imports import SeenImports
+from relkit.launch.warm_standby.standby import HandOverFailed, Ready, Standby
 from tests.unit.launch.warm_standby.standby_scripts import (
     LEFT_RUNNING,
-    WAITS,
     command,
+    install,
     made,
-    made_first,
     plain,
-    with_package,
+    seen,
 )
 from tests.waiting import eventually
+
+NOTHING = SeenImports(("",), (), {}, "", {}, "")
 
 
 @pytest.mark.parametrize("line", [("shows.py", "a", "-b"), ("-m", "shows", "a")])
@@ -38,9 +41,8 @@ def test_nothing_that_a_script_sees_is_different(
     before = WorkerCommand(
         before.argv, {k: v for k, v in before.environment.items() if k != "GONE"}
     )
-    after = command(folder, *line, RANK="0", RELKIT_NEW="2")
-    is_module = line[0] == "-m"
-    standby = made(before, Target(line[1] if is_module else line[0], is_module))
+    after = command(folder, *line, MASTER_PORT="2", RELKIT_NEW="2")
+    standby = made(folder, before)
     assert not (folder / "ran").exists()
     with (folder / "warm").open("wb") as stream:
         process = standby.hand_over(after, [(1, stream.fileno())])
@@ -52,11 +54,9 @@ def test_nothing_that_a_script_sees_is_different(
 
 
 def test_what_an_import_prints_comes_when_the_script_would_import_it(folder: Path) -> None:
-    site = folder / "site"
-    site.mkdir()
-    (folder / "script.py").write_text("import this\nprint('mine')\n")
+    (folder / "script.py").write_text("import this, a_package\nprint('mine')\n")
     worker = command(folder, str(folder / "script.py"))
-    standby = made(worker, Target(str(folder / "script.py")))
+    standby = made(folder, worker)
     with (folder / "warm").open("wb") as stream:
         assert standby.hand_over(worker, [(1, stream.fileno())]).wait(50) == 0
     lines = (folder / "warm").read_text().splitlines()
@@ -64,10 +64,11 @@ def test_what_an_import_prints_comes_when_the_script_would_import_it(folder: Pat
     assert lines[-1] == "mine"
 
 
-def test_another_environment_is_refused_and_the_script_never_run(folder: Path) -> None:
-    standby = made(command(folder, str(folder / "shows.py")), Target(str(folder / "shows.py")))
-    other = command(folder, str(folder / "shows.py"), OMP_NUM_THREADS="3")
-    with pytest.raises(HandOverFailed, match="OMP_NUM_THREADS has changed"):
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "RANK"])
+def test_another_environment_is_refused_and_the_script_never_run(folder: Path, name: str) -> None:
+    standby = made(folder, command(folder, str(folder / "shows.py")))
+    other = command(folder, str(folder / "shows.py"), **{name: "3"})
+    with pytest.raises(HandOverFailed, match=f"{name} has changed"):
         standby.hand_over(other, ())
     assert standby.process is not None
     assert standby.process.returncode == -signal.SIGKILL
@@ -76,7 +77,7 @@ def test_another_environment_is_refused_and_the_script_never_run(folder: Path) -
 
 def test_one_that_was_killed_is_not_used(folder: Path) -> None:
     worker = command(folder, str(folder / "shows.py"))
-    standby = made(worker, Target(str(folder / "shows.py")))
+    standby = made(folder, worker)
     assert standby.process is not None
     standby.process.kill()
     standby.process.wait(50)
@@ -97,8 +98,7 @@ def says_at_once(folder: Path, said: str) -> Standby:
         "launcher.send(said.encode())\n"
         "signal.pause()\n"
     )
-    worker = command(folder, str(folder / "shows.py"), PYTHONPATH=str(folder))
-    return Standby(worker, Target(str(folder / "shows.py")))
+    return Standby(with_own_sitecustomize(folder), NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -123,23 +123,20 @@ def test_what_no_standby_says_is_the_end_of_it(folder: Path, said: str, why: str
 
 @pytest.mark.parametrize("size", ["1e999", "-1", '"many"', "9" * 400, "{}"])
 def test_a_memory_that_is_no_number_of_bytes_is_not_known(folder: Path, size: str) -> None:
-    standby = says_at_once(folder, f'{{"ready": PID, "pss_bytes": {size}, "stopped": ""}}')
+    standby = says_at_once(folder, f'{{"ready": PID, "pss_bytes": {size}}}')
     standby.start()
     try:
         eventually(lambda: standby.look() != "" or standby.ready is not None, standby.look)
-        assert standby.ready == Ready(0, "")
+        assert standby.ready == Ready(0)
     finally:
         standby.end()
 
 
-@pytest.mark.parametrize("is_first", [False, True])
 @pytest.mark.parametrize(("does", "why"), LEFT_RUNNING)
-def test_an_import_that_leaves_something_running_refuses(
-    folder: Path, does: str, why: str, is_first: bool
-) -> None:
-    worker = with_package(folder, does)
-    first = First(writes_here=False) if is_first else None
-    standby = Standby(worker, Target(str(folder / "shows.py")), first=first)
+def test_an_import_that_leaves_something_running_refuses(folder: Path, does: str, why: str) -> None:
+    install(folder, does)
+    worker = command(folder, str(folder / "shows.py"))
+    standby = Standby(worker, seen(folder, worker))
     standby.start()
     try:
         eventually(lambda: standby.look() != "", lambda: str(standby.ready))
@@ -151,17 +148,48 @@ def test_an_import_that_leaves_something_running_refuses(
     assert not (folder / "ran").exists()
 
 
-def test_a_package_that_asks_for_the_rank_gets_the_worker_s(folder: Path) -> None:
-    before = with_package(folder, "import os\nprint('rank', os.environ.get('RANK'))")
-    after = WorkerCommand(before.argv, {**before.environment, "RANK": "5"})
-    standby = made(before, Target(str(folder / "shows.py")))
-    with (folder / "warm").open("wb") as stream:
-        process = standby.hand_over(after, [(1, stream.fileno())])
-    assert process.wait(50) == plain(after, folder / "fresh") == 7
-    warm, fresh = ((folder / name).read_text().splitlines() for name in ("warm", "fresh"))
-    assert warm[0] == fresh[0] == "rank 5"
-    assert json.loads(warm[2]) == json.loads(fresh[2])
-    assert (folder / "ran").read_text() == "xx"
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("shows.py", "import os\nos.environ['A'] = '1'\nimport a_package\n", "shows.py has"),
+        ("helper.py", "COUNT = 2\n", "helper.py has"),
+        ("a_package.py", "", "another a_package beside"),
+        ("user/lib/python{}.{}/site-packages/a_package.py", "A = 1\n", "a_package.py has"),
+    ],
+)
+def test_one_whose_files_have_changed_is_not_used(
+    folder: Path, name: str, text: str, why: str
+) -> None:
+    worker = command(folder, str(folder / "shows.py"))
+    standby = made(folder, worker)
+    (folder / name.format(*sys.version_info)).write_text(text)
+    with pytest.raises(HandOverFailed, match=why):
+        standby.hand_over(worker, ())
+    assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("does", "why"),
+    [
+        ("import zipapp", "an import asks for zipapp, for which none of the worker's did"),
+        ("import b_package", "b_package is not found where the worker has found it"),
+    ],
+)
+def test_one_that_imports_otherwise_than_the_worker_is_refused(
+    folder: Path, does: str, why: str
+) -> None:
+    install(folder, "try: import b_package\nexcept ImportError: pass\n")
+    worker = command(folder, str(folder / "shows.py"))
+    before = seen(folder, worker)
+    install(folder, does)
+    install(folder, "", name="b_package")
+    standby = Standby(worker, before)
+    standby.start()
+    try:
+        eventually(lambda: standby.look() != "", lambda: str(standby.ready))
+        assert standby.look() == why
+    finally:
+        standby.end()
 
 
 def test_it_is_ready_whatever_the_number_of_its_socket(folder: Path) -> None:
@@ -170,7 +198,7 @@ def test_it_is_ready_whatever_the_number_of_its_socket(folder: Path) -> None:
     opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
     try:
         worker = command(folder, str(folder / "shows.py"))
-        made(worker, Target(str(folder / "shows.py"))).end()
+        made(folder, worker).end()
     finally:
         for number in opened:
             os.close(number)
@@ -179,14 +207,16 @@ def test_it_is_ready_whatever_the_number_of_its_socket(folder: Path) -> None:
 
 def with_own_sitecustomize(folder: Path) -> WorkerCommand:
     """The command of the script, which runs a sitecustomize of the folder's first."""
-    return command(folder, str(folder / "shows.py"), PYTHONPATH=str(folder))
+    path = f"{BOOTSTRAP}{os.pathsep}{folder}"
+    return command(folder, str(folder / "shows.py"), PYTHONPATH=path)
 
 
 @pytest.mark.parametrize("error", ["RuntimeError('broken')", "KeyError", "SystemExit(0)"])
 def test_a_sitecustomize_that_fails_does_not_let_the_script_run(folder: Path, error: str) -> None:
     worker = with_own_sitecustomize(folder)
+    before = seen(folder, worker)
     (folder / "sitecustomize.py").write_text(f"raise {error}\n")
-    standby = made(worker, Target(str(folder / "shows.py")))
+    standby = made(folder, worker, before)
     assert not (folder / "ran").exists()
     with (folder / "warm").open("wb") as stream:
         code = standby.hand_over(worker, [(1, stream.fileno())]).wait(50)
@@ -201,7 +231,7 @@ def test_a_standby_that_cannot_be_held_is_gone(
     broken = folder / "standby" / "worker"
     shutil.copytree(handover.FOLDER, broken)
     monkeypatch.setattr(handover, "FOLDER", broken)
-    standby = Standby(worker, Target(str(folder / "shows.py")))
+    standby = Standby(worker, NOTHING)
     standby.start()
     try:
         eventually(lambda: standby.look() != "", lambda: str(standby.ready))
@@ -231,22 +261,17 @@ def test_what_a_standby_starts_runs_at_once(folder: Path) -> None:
         f"    argv = [sys.executable, '-c', {child!r}]\n"
         "    subprocess.run(argv, env=environment, timeout=50, check=True)\n"
     )
-    made(worker, Target(str(folder / "shows.py"))).end()
+    made(folder, worker).end()
     assert (folder / "child").exists()
     assert not (folder / "ran").exists()
 
 
-@pytest.mark.usefixtures("let_through")
 def test_more_than_a_standby_takes_is_not_handed_over(folder: Path) -> None:
     worker = with_own_sitecustomize(folder)
-    standby = made(worker, Target(str(folder / "shows.py")))
+    standby = made(folder, worker)
     longer = {f"RELKIT_{number}": "x" * 60_000 for number in range(3)}
     with pytest.raises(HandOverFailed, match="it did not take over"):
         standby.hand_over(WorkerCommand(worker.argv, {**worker.environment, **longer}), ())
-    waits = with_package(folder, WAITS)
-    first = made_first(waits, Target(str(folder / "shows.py")))
-    with pytest.raises(HandOverFailed, match="it did not take over"):
-        first.hand_over(WorkerCommand(waits.argv, {**waits.environment, **longer}), ())
     assert not (folder / "ran").exists()
 
 
@@ -255,8 +280,9 @@ def test_it_ends_with_the_launcher(folder: Path) -> None:
         "import os, sys, time\n"
         "from relkit.launch.warm_standby.standby import *\n"
         "from relkit.launch.warm_standby.handover import WorkerCommand\n"
+        "from relkit.launch.warm_standby.seen_imports import SeenImports\n"
         f"s = Standby(WorkerCommand((sys.executable, '-u', {str(folder / 'shows.py')!r}),"
-        f" dict(os.environ)), Target({str(folder / 'shows.py')!r}))\n"
+        " {**os.environ, 'RANK': '0'}), SeenImports(tuple(sys.path), (), {}, '', {}, ''))\n"
         "s.start()\n"
         "while s.ready is None and not s.look(): time.sleep(0.01)\n"
         "print(s.process.pid, flush=True)\n"

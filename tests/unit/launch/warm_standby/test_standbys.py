@@ -5,19 +5,33 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+from relkit.launch.warm_standby import standbys as standbys_module
 from relkit.launch.warm_standby.handover import WorkerCommand
 from relkit.launch.warm_standby.memory import Room
-from relkit.launch.warm_standby.standby import HandOverFailed, Ready, Target
+from relkit.launch.warm_standby.seen_imports import NothingSeen, SeenImports, Signatures
+from relkit.launch.warm_standby.standby import HandOverFailed, Ready
 from relkit.launch.warm_standby.standbys import StandbyProcess, Standbys
 
-TARGET = Target("train.py")
 WORKER = WorkerCommand((sys.executable, "-u", "train.py"), {"RANK": "0"})
 PROCESS = cast("subprocess.Popen[bytes]", object())
+
+
+SEEN = SeenImports(("",), ("torch",), {"torch": ("installed", "/t.py")}, "", {}, "")
+
+
+@pytest.fixture(autouse=True)
+def noted(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """All workers have imported torch; for how long they have noted nothing can be set."""
+    facts = {"quiet_s": 3.0}
+    monkeypatch.setattr(standbys_module, "seen_imports", lambda _notes: SEEN)
+    monkeypatch.setattr(standbys_module, "quiet_s", lambda _notes: facts["quiet_s"])
+    return facts
 
 
 @dataclass
@@ -29,6 +43,7 @@ class Pretended:
     hand_over_fails: str = ""
     ready: Ready | None = None
     is_ended: bool = False
+    hurries: bool = False
 
     def start(self) -> None:
         return
@@ -36,7 +51,15 @@ class Pretended:
     def look(self) -> str:
         return self.fails
 
-    def hand_over(self, _: WorkerCommand, __: Sequence[tuple[int, int]]) -> subprocess.Popen[bytes]:
+    def hurry(self) -> None:
+        self.hurries = True
+
+    def hand_over(
+        self,
+        _: WorkerCommand,
+        __: Sequence[tuple[int, int]],
+        ___: Signatures | None = None,
+    ) -> subprocess.Popen[bytes]:
         if self.hand_over_fails:
             raise HandOverFailed(self.hand_over_fails)
         return PROCESS
@@ -51,33 +74,34 @@ class Stage:
 
     cores: int = 64
     free: float = 0.5
-    target: Target | None = TARGET
-    first: dict[int, Pretended] = field(default_factory=dict)
+    is_wanted: bool = True
     logged: list[str] = field(default_factory=list)
     made: list[Pretended] = field(default_factory=list)
     standbys: Standbys = field(init=False)
 
     def __post_init__(self) -> None:
         self.standbys = Standbys(
-            self.target,
+            self.is_wanted,
             self.logged.append,
             make=self._make,
             room=lambda: Room(1000, int(1000 * self.free)),
             cores=self.cores,
-            first=self.first,
         )
 
-    def _make(self, _: WorkerCommand, __: Target) -> StandbyProcess:
-        self.made.append(Pretended())
+    def _make(self, command: WorkerCommand, seen: SeenImports, *, hurry: bool) -> StandbyProcess:
+        assert (command, seen) == (WORKER, SEEN)
+        self.made.append(Pretended(hurries=hurry))
         return self.made[-1]
 
     def workers_start(self, count: int = 2) -> list[subprocess.Popen[bytes] | None]:
         self.standbys.begin()
-        return [self.standbys.start(local_rank, WORKER, ()) for local_rank in range(count)]
+        started = [self.standbys.start(local_rank, WORKER, ()) for local_rank in range(count)]
+        self.standbys.watch(Path("notes"), dict.fromkeys(range(count), 1))
+        return started
 
     def all_ready(self) -> None:
         for each in self.made:
-            each.ready = Ready(150_000_000, "")
+            each.ready = Ready(150_000_000)
         self.standbys.look(may_start=False)
 
 
@@ -166,47 +190,84 @@ def test_what_is_no_interpreter_has_none(argv: tuple[str, ...]) -> None:
 
 
 def test_where_they_are_not_wanted_nothing_happens() -> None:
-    stage = Stage(target=None)
+    stage = Stage(is_wanted=False)
     assert stage.workers_start() == [None, None]
     stage.standbys.look(may_start=True)
     assert (stage.made, stage.logged) == ([], [])
 
 
-@pytest.mark.parametrize("target", [TARGET, None])
-def test_those_that_were_made_first_are_used_at_the_first_start(target: Target | None) -> None:
-    first = {0: Pretended(), 1: Pretended(ready=Ready(1, ""))}
-    stage = Stage(target=target, first=first)
-    assert stage.standbys.may_take_over
-    assert stage.standbys.is_wanted == (target is not None)
-    assert stage.workers_start(3) == [PROCESS, PROCESS, None]
-    # Who was handed over while it still imported has saved less than a restart would say.
-    assert stage.standbys.used == 1
-    assert stage.standbys.may_take_over == (target is not None)
-    stage.standbys.close()
-    assert not any(each.is_ended for each in first.values())
+def test_none_is_made_before_the_workers_have_made_their_imports(noted: dict[str, float]) -> None:
+    stage = Stage()
+    stage.workers_start()
+    noted["quiet_s"] = 1.0
+    stage.standbys.look(may_start=True)
+    assert stage.made == []
+    noted["quiet_s"] = 2.5
+    stage.standbys.look(may_start=True)
+    assert len(stage.made) == 2
 
 
-def test_one_that_was_made_first_and_cannot_be_used_is_left_with_a_line() -> None:
-    stage = Stage(target=None, first={0: Pretended(hand_over_fails="it is blue")})
-    assert stage.workers_start(1) == [None]
+def test_where_nothing_can_be_imported_ahead_that_is_said_once_and_workers_start_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nothing(_notes: Path) -> SeenImports:
+        raise NothingSeen("train.py does more than import (line 2)")
+
+    monkeypatch.setattr(standbys_module, "seen_imports", nothing)
+    stage = Stage()
+    for _ in range(2):
+        assert stage.workers_start() == [None, None]
+        stage.standbys.look(may_start=True)
+        stage.standbys.hurry()
+    assert stage.made == []
     assert stage.logged == [
-        "local rank 0 is started anew, its standby was not used: it is blue",
+        "warm standby: none is made: train.py does more than import (line 2)",
     ]
 
 
-def test_those_that_were_made_first_end_where_no_worker_was_started() -> None:
-    first = {0: Pretended(), 1: Pretended()}
-    Stage(target=None, first=first).standbys.close()
-    assert all(each.is_ended for each in first.values())
+def test_once_the_job_has_stopped_those_that_import_hurry_and_the_others_begin(
+    noted: dict[str, float],
+) -> None:
+    stage = Stage(cores=2)
+    stage.workers_start(3)
+    stage.standbys.look(may_start=True)
+    assert [each.hurries for each in stage.made] == [False]
+    noted["quiet_s"] = 0.0
+    stage.standbys.hurry()
+    assert [each.hurries for each in stage.made] == [True, True, True]
+    assert stage.workers_start(3) == [PROCESS] * 3
 
 
-def test_a_spare_waits_with_those_that_were_made_first() -> None:
-    first = {0: Pretended(), 1: Pretended()}
-    stage = Stage(first=first)
-    stage.standbys.expect({0: WORKER, 1: WORKER})
+def test_what_was_seen_of_a_worker_holds_for_those_that_follow_it_as_standbys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[Path] = []
+
+    def reads(path: Path) -> SeenImports:
+        read.append(path)
+        return SEEN
+
+    monkeypatch.setattr(standbys_module, "seen_imports", reads)
+    stage = Stage()
+    stage.workers_start(1)
+    for _ in range(3):
+        stage.standbys.look(may_start=True)
+        stage.all_ready()
+        assert stage.workers_start(1) == [PROCESS]
+    assert read == [Path("notes/1.imports")]
     stage.standbys.look(may_start=True)
-    assert stage.made == []
-    for each in first.values():
-        each.ready = Ready(150_000_000, "")
+    stage.made[-1].hand_over_fails = "train.py has changed"
+    assert stage.workers_start(1) == [None]
     stage.standbys.look(may_start=True)
-    assert stage.logged[0].startswith("warm standby: 2 processes")
+    assert len(read) == 2
+
+
+def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    less = replace(SEEN, stopped="t.py does more than import (line 9); jax and what follows is not")
+    monkeypatch.setattr(standbys_module, "seen_imports", lambda _path: less)
+    monkeypatch.setitem(globals(), "SEEN", less)
+    stage = Stage()
+    stage.workers_start(1)
+    stage.standbys.look(may_start=True)
+    stage.all_ready()
+    assert stage.logged[1] == f"warm standby: {less.stopped}"
