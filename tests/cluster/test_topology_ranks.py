@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.conftest import Start, until
 from tests.cluster.hosts import Hosts, some_hosts
-from tests.cluster.test_spares import SpareJob
+from tests.cluster.restarts.test_spares import SpareJob
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.root, pytest.mark.timeout(150 * PATIENCE)]

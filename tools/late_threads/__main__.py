@@ -1,6 +1,6 @@
 """Run tests while the threads of C++ libraries get a processor only when nobody else wants it.
 
-    python -m tools.late_threads tests/cluster/test_deaths.py
+    python -m tools.late_threads tests/cluster/hangs/test_deaths.py
 
 gloo's threads are quick on an idle machine, and tests come to rely on it: all ranks have connected
 before the first one leaves, and a thread has dropped its tensor before Python shuts down. A test

@@ -130,7 +130,7 @@ _HONESTY = (
     Promise("relkit/straggler/collect/event_rows.py", "event_rows",
             "an operation that ends before it begins is none",
             swap(r'events\["end_ns"\] >= events\["start_ns"\]', "True"),
-            ("tests/unit/straggler/test_event_rows.py",)),
+            ("tests/unit/straggler/collect/test_event_rows.py",)),
 )  # fmt: skip
 
 _CORE = "native/src/core"

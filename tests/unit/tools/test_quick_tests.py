@@ -22,13 +22,13 @@ PROMISES: Mapping[str, str] = {
         "cluster/test_launch.py::test_a_crash_is_named_and_the_job_fails_as_under_torchrun"
     ),
     "an end from outside accuses nobody": (
-        "cluster/test_deaths.py::test_a_job_that_is_ended_from_outside_names_nobody"
+        "cluster/hangs/test_deaths.py::test_a_job_that_is_ended_from_outside_names_nobody"
     ),
     "a lost node is replaced": (
-        "cluster/test_spares.py::test_a_launcher_that_is_asked_to_end_is_replaced_at_once"
+        "cluster/restarts/test_spares.py::test_a_launcher_that_is_asked_to_end_is_replaced_at_once"
     ),
     "a restart takes warm standbys": (
-        "cluster/test_warm_standby.py::test_standbys_go_on_as_the_ranks_would_have"
+        "cluster/restarts/test_warm_standby.py::test_standbys_go_on_as_the_ranks_would_have"
     ),
     "a slow node is named": "cluster/netcheck/test_faults.py::test_a_slow_node",
     "a slow link is named": "cluster/netcheck/test_faults.py::test_one_slow_link",

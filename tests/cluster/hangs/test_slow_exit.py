@@ -10,7 +10,7 @@ from tests.cluster.conftest import Done, Start, report_of
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(200 * PATIENCE)]
-JOB = Path(__file__).with_name("slow_exit_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "slow_exit_job.py"
 
 
 def run(start: Start, timeline: Path, how: str, on_hang: str) -> Done:

@@ -11,7 +11,7 @@ from tests.cluster.conftest import Start
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(150)]
 
-JOB = Path(__file__).with_name("import_order_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "import_order_job.py"
 
 
 def test_imports_give_the_same_at_the_first_start_and_at_a_restart(

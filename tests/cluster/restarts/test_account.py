@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from relkit.accounting.account import PHASES
-from tests.cluster import account_job
-from tests.cluster.account_job import DIES_AT, HANGS_AT
 from tests.cluster.conftest import Start
+from tests.cluster.jobs import account_job
+from tests.cluster.jobs.account_job import DIES_AT, HANGS_AT
 
 pytestmark = pytest.mark.job
 HANG_S = 6.0

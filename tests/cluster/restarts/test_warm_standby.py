@@ -19,8 +19,8 @@ from tests.cluster.conftest import Start, Started
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(150)]
 
-JOB = Path(__file__).with_name("standby_job.py")
-OWN_MODULE = Path(__file__).with_name("standby_job_imports.py")
+JOB = Path(__file__).parents[1] / "jobs" / "standby_job.py"
+OWN_MODULE = Path(__file__).parents[1] / "jobs" / "standby_job_imports.py"
 KILL_AT = 3
 
 

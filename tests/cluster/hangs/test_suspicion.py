@@ -13,7 +13,7 @@ from tests.cluster.conftest import Start, Started
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(200 * PATIENCE)]
-JOB = Path(__file__).with_name("stall_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "stall_job.py"
 
 
 def payload(job: Started, folder: Path, number: int) -> None:

@@ -20,7 +20,7 @@ from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.root, pytest.mark.timeout(150 * PATIENCE)]
 
-JOB = Path(__file__).with_name("spare_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "spare_job.py"
 # The bucket that limits a rate has room for 128 KiB: a small part of what a probe of 1 MiB sends.
 # With a faster network it is a quarter, and a pair that a busy machine has kept waiting looks fast.
 RATE_MBIT, SLOW_MBIT = 100.0, 10.0

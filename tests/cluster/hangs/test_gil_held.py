@@ -10,7 +10,7 @@ from tests.cluster.conftest import Start, report_of
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(120 * PATIENCE)]
-JOB = Path(__file__).with_name("gil_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "gil_job.py"
 
 
 @pytest.mark.long

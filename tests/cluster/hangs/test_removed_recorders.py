@@ -14,7 +14,7 @@ from tests.cluster.conftest import Done, Start, report_of, until
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(120 * PATIENCE)]
-JOB = Path(__file__).with_name("removed_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "removed_job.py"
 HANG_TIMEOUT_S = 4.0
 
 

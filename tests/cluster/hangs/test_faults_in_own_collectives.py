@@ -13,7 +13,7 @@ from tests.cluster.conftest import ENDLESS, EXAMPLE, Start, report_of
 pytestmark = pytest.mark.job
 SKIPPED, OTHER_CALL = "RK-HANG-006", "RK-HANG-005"
 TRAINER = EXAMPLE.with_name("pretrain_gpt.py")
-TENSOR_PARALLEL = Path(__file__).with_name("tensor_parallel_job.py")
+TENSOR_PARALLEL = Path(__file__).parents[1] / "jobs" / "tensor_parallel_job.py"
 GPT = (
     "--num-layers", "2", "--hidden-size", "32", "--num-attention-heads", "4",
     "--seq-length", "32", "--max-position-embeddings", "32", "--vocab-size", "128",

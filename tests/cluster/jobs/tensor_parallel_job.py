@@ -23,7 +23,7 @@ from torch import Tensor
 from relkit.trainer.core import collectives
 from relkit.trainer.core.mesh import Group
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "pretrain_gpt.py"
+SCRIPT = Path(__file__).parents[3] / "examples" / "pretrain_gpt.py"
 BAD_RANK = "1"
 # Some steps into the job.
 BAD_CALL = 50

@@ -16,7 +16,7 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.job, pytest.mark.root, pytest.mark.timeout(150)]
 
-JOB = Path(__file__).with_name("churn_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "churn_job.py"
 RANKS = 2
 _EPOCH = re.compile(r"^epoch \d+: (\d+) files, (\d+) bytes$", re.MULTILINE)
 

@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(120 * PATIENCE)]
 
-JOB = Path(__file__).with_name("growth_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "growth_job.py"
 
 
 def steps(folder: Path) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from tests.cluster.conftest import Start, report_of
 from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(90 * PATIENCE)]
-JOB = Path(__file__).with_name("death_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "death_job.py"
 LATE_LOOK = JOB.with_name("late_look.py")
 LAUNCHERS = (
     pytest.param((), id="torch's look"),

@@ -13,7 +13,7 @@ from tests.cluster.conftest import Start, Started
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(150)]
 
-SCRIPT = Path(__file__).with_name("slow_job.py")
+SCRIPT = Path(__file__).parents[1] / "jobs" / "slow_job.py"
 
 
 def two_nodes(start: Start, port: int, folder: Path) -> list[Started]:

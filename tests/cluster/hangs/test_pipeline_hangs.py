@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.conftest import Start, report_of
 
 pytestmark = pytest.mark.job
-JOB = Path(__file__).with_name("pipeline_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "pipeline_job.py"
 
 
 @pytest.mark.long

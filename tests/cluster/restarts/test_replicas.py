@@ -21,7 +21,7 @@ from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.root, pytest.mark.timeout(150 * PATIENCE)]
 
-JOB = Path(__file__).with_name("replica_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "replica_job.py"
 _LOSS = re.compile(r"^rank (\d+) step (\d+) loss (\S+)$", re.MULTILINE)
 _FROM = re.compile(r"flash checkpoint: step (\d+) (from memory .*)")
 FIRST = "has its first replicas on other hosts"

@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 from tests.unit.nccl_ras.simulated_ras import listening, ras_answer, ras_rank
 
 pytestmark = [pytest.mark.job, pytest.mark.timeout(150 * PATIENCE)]
-JOB = Path(__file__).with_name("live_source_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "live_source_job.py"
 HANGS = ("launch", "--nproc-per-node", "4", "--hang-timeout", "6", "--on-hang", "abort")
 WITHOUT_PRELOAD = ("--no-python", "/usr/bin/env", "-u", "LD_PRELOAD", sys.executable)
 

@@ -16,7 +16,7 @@ from tests.patience import PATIENCE
 
 pytestmark = [pytest.mark.job, pytest.mark.root, pytest.mark.timeout(150 * PATIENCE)]
 
-JOB = Path(__file__).with_name("stall_job.py")
+JOB = Path(__file__).parents[1] / "jobs" / "stall_job.py"
 NAMES = ("h1", "h2", "h3")
 
 
