@@ -58,14 +58,16 @@ def compute(limit_s: float) -> None:
 
 
 def test_a_process_that_was_left_is_named_and_ended() -> None:
-    assert not children()
+    # A worker of the tests may have some that serve many of them.
+    others = children()
     with subprocess.Popen(["sleep", "600"]) as early:
         before = {process.pid for process in descendants()}
-        assert before == children() == {early.pid}
+        assert children() - others == {early.pid}
+        assert early.pid in before
         with subprocess.Popen(["sleep", "500"]) as late:
             assert end_left(before, grace_s=0) == [f"{late.pid} sleep 500"]
             assert late.wait(60) != 0
         assert end_left(before, grace_s=0) == []
         assert early.poll() is None
         early.kill()
-    assert not descendants()
+    assert children() == others

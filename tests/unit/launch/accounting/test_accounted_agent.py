@@ -75,6 +75,7 @@ class Notes:
 def agent() -> Bare:
     made: Any = AccountedAgent.__new__(AccountedAgent)
     made.accounts = Notes()
+    made._remaining_restarts = 0
     made.turns = []
 
     def waiting_turns() -> list[Turn]:
