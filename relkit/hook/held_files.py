@@ -34,7 +34,9 @@ class HeldFiles:
             path: in the job's folder.
         """
         if pid in self._held:
-            return
+            if procfs.is_same_process(pid, self._held[pid][1]):
+                return
+            os.close(self._held.pop(pid)[0])
         with suppress(OSError, BadDump):
             descriptor = open_private(path)
             try:

@@ -40,7 +40,7 @@ class StandbyAgent(MonitoredAgent):
     def _more_environment(self, job_dir: Path | None) -> dict[str, str]:
         sockets = self.services.sockets
         # Both are private to this user, and gone with the job.
-        self._notes_folder = (sockets and sockets.path) or job_dir
+        self._notes_folder = job_dir or (sockets.path if sockets else None)
         if self._notes_folder is None or not self.standbys.is_wanted:
             return {}
         return {"RELKIT_IMPORTS_DIR": str(self._notes_folder)}

@@ -41,8 +41,9 @@ class ImportNotes:
         self._environment = dict(os.environ)
         # What runs before the script (a sitecustomize, its finders) runs in a standby as well.
         modules: Any = sys.modules
-        files = (getattr(module, "__file__", None) for module in modules.values())
+        files = (inside(module).get("__file__") for module in tuple(modules.values()))
         self._own_files: dict[str, bool] = {str(file): False for file in files if file}
+        self._looking: set[tuple[int, str]] = set()
         self._signed: set[str] = set()
         self._origins: dict[str, str] = {}
         self._places: tuple[str, ...] = ()
@@ -51,19 +52,36 @@ class ImportNotes:
         self._write("had", *sys.modules)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        """As the finders behind this one."""
-        spec = found_behind(self, name, path, target)
-        if not self._is_done:
-            try:
-                self._note(name, spec)
-            except Exception:  # noqa: BLE001  whatever it is, the script goes on
-                self._is_done = True
-        return spec
-
-    def _note(self, name: str, spec: Any) -> None:  # noqa: ANN401
+        """As the finders behind this one; None where Python asks those itself."""
         if os.getpid() != self._pid:
             self._is_done = True
-            return
+        # One of them may ask all the others in turn, and this one with them.
+        asked = (_thread.get_ident(), name)
+        if self._is_done or asked in self._looking:
+            return None
+        self._looking.add(asked)
+        try:
+            spec = found_behind(self, name, path, target)
+        finally:
+            self._looking.discard(asked)
+        try:
+            self._note(name, spec)
+        except Exception as error:
+            self._is_done = True
+            if self._is_of_the_script(error):
+                raise
+        return spec
+
+    def _is_of_the_script(self, error: BaseException) -> bool:
+        """A handler of its own for a signal that came just now has raised it."""
+        traceback = error.__traceback__
+        while traceback is not None:
+            if self._is_own(traceback.tb_frame.f_code.co_filename):
+                return True
+            traceback = traceback.tb_next
+        return False
+
+    def _note(self, name: str, spec: Any) -> None:  # noqa: ANN401
         kind, origin = place_of(spec, self._packages)
         if _thread.get_ident() != self._thread:
             self._write("asked", name, kind, origin)
@@ -73,7 +91,7 @@ class ImportNotes:
         if self._imports_later and not _is_being_imported(LATER):
             self._imports_later = False
             self._write("imported")
-        if name == LATER and _importer().startswith("torch."):
+        if name == LATER and f"{_importer()}.".startswith("torch."):
             self._write("later", state(self._environment, self._origins))
             self._imports_later = True
         if kind == "installed" and not self._is_over:
@@ -149,10 +167,22 @@ def found_behind(self: object, name: str, path: object, target: object) -> Any: 
             break
     for finder in finders:
         find: Any = getattr(finder, "find_spec", None)
-        spec = None if find is None else find(name, path, target)
+        if find is None:
+            # Of the old kind, which Python 3.11 still asks, in its turn.
+            return None
+        spec = find(name, path, target)
         if spec is not None:
             return spec
     return None
+
+
+def inside(module: object) -> dict[str, Any]:
+    """What is in a module, without waking one that is imported once it is used."""
+    try:
+        names: dict[str, Any] = object.__getattribute__(module, "__dict__")
+    except AttributeError:
+        return {}
+    return names
 
 
 def place_of(spec: Any, packages: tuple[str, ...]) -> tuple[str, str]:  # noqa: ANN401
@@ -219,7 +249,7 @@ def _replaced(origins: dict[str, str]) -> list[tuple[str, str]]:
         (name, str(type(modules[name])))
         for name, origin in origins.items()
         if name in modules
-        and str(getattr(vars(modules[name]).get("__spec__"), "origin", None) or "") != origin
+        and str(getattr(inside(modules[name]).get("__spec__"), "origin", None) or "") != origin
     )
 
 
@@ -229,8 +259,8 @@ def _is_being_imported(name: str) -> bool:
 
 
 def _importer() -> str:
-    """The module whose import statement asks for what is looked for."""
-    frame: Any = sys._getframe(3)
-    while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
-        frame = frame.f_back
+    """The module that asks for what is looked for, also where it does so by importlib."""
+    frame = sys._getframe(3)
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("importlib"):
+        frame = frame.f_back  # type: ignore[assignment]
     return "" if frame is None else str(frame.f_globals.get("__name__"))

@@ -160,6 +160,9 @@ class _Finder:
         if name != self._name:
             return None
         finders: list[Any] = sys.meta_path
+        # A script may have put it into a list or a finder of its own.
+        if self not in finders:
+            return None
         # Those before it have been asked already: a script may count.
         place = finders.index(self)
         behind = finders[place + 1 :]
@@ -235,7 +238,7 @@ def _note_imports(notes: Any) -> None:  # noqa: ANN401
     place = sum(isinstance(finder, _Finder) for finder in finders)
     try:
         finders.insert(place, notes.ImportNotes(file, notes.installed_folders()))
-    except (OSError, ValueError, AttributeError):
+    except Exception:  # noqa: BLE001  modules that others have put there may raise anything
         # Nothing is noted, and nothing is imported ahead.
         return
 

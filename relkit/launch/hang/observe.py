@@ -283,7 +283,7 @@ class Observer:
             is_rank = pid in pids or pid in seen
             if ours and not is_rank and not procfs.is_same_process(pid, state.start_ticks):
                 path.unlink(missing_ok=True)
-        for path in self.unreadable:
+        for path in self.unreadable.keys() - set(self._removed.values()):
             # Killed while it made the file.
             pid = int(path.stem)
             if pid not in pids and not procfs.is_same_process(pid, 0):

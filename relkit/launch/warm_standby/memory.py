@@ -50,16 +50,33 @@ def room(proc: Path = Path("/proc")) -> Room | None:
     return min((host, *_limits(proc)), key=lambda each: each.available_bytes)
 
 
-def _limits(proc: Path) -> Iterator[Room]:
-    """The limits of this process's memory cgroups, from the innermost to the root."""
+def ends_together(proc: Path = Path("/proc")) -> bool:
+    """Whether the kernel, out of memory, ends all processes of a group that this one is in.
+
+    Kubernetes has it so for each container: a process that may be killed first is no help there.
+
+    Args:
+        proc: where the kernel shows processes.
+    """
+    return any(
+        _text(folder / "memory.oom.group").strip() == "1" for _, folder in _own_folders(proc)
+    )
+
+
+def _own_folders(proc: Path) -> Iterator[tuple[int, Path]]:
+    """Version and folder of this process's memory cgroups, from the innermost to the root."""
     mounts = mounts_of(_text(proc / "self/mountinfo"))
     own = memory_cgroup(_text(proc / "self/cgroup"), mounts)
-    if own is None:
-        return
-    limit_file, used_file, cached = _FILES[own.version]
-    for folder in (own.folder, *own.folder.parents):
-        if not folder.is_relative_to(mounts[own.version][1]):
+    for folder in (own.folder, *own.folder.parents) if own is not None else ():
+        if own is None or not folder.is_relative_to(mounts[own.version][1]):
             return
+        yield own.version, folder
+
+
+def _limits(proc: Path) -> Iterator[Room]:
+    """The limits of this process's memory cgroups, from the innermost to the root."""
+    for version, folder in _own_folders(proc):
+        limit_file, used_file, cached = _FILES[version]
         limit = whole_number(_text(folder / limit_file).strip())
         used = whole_number(_text(folder / used_file).strip())
         if limit and used is not None:

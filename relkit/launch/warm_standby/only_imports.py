@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 
 # Expressions of these alone call nothing by name, and set nothing.
@@ -27,7 +28,11 @@ def first_other_line(source: bytes) -> float:
     Raises:
         SyntaxError, ValueError, RecursionError: it is none.
     """
-    others = _others(ast.parse(source).body)
+    with warnings.catch_warnings():
+        # They are the script's affair, and no line of the launcher's.
+        warnings.simplefilter("ignore")
+        body = ast.parse(source).body
+    others = _others(body)
     # A decorator stands above what it decorates.
     lines = (getattr(part, "lineno", math.inf) for node in others for part in ast.walk(node))
     return min(lines, default=math.inf)

@@ -55,16 +55,17 @@ class Replay:
         if has_folder:
             sys.path.insert(0, path[0])
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]
-        collects = gc.isenabled()
-        # Nearly all that imports make stays. torch takes 2.8 CPU s with it, and 2.2 without.
-        gc.disable()
+        thresholds = gc.get_threshold()
+        # Nearly all that imports make stays. torch takes 2.8 CPU s with it, and 2.2 without. By its
+        # threshold, as an import may switch it off itself.
+        gc.set_threshold(0)
         try:
             self._import()
         except Exception as error:
             raise Refused(f"an import has failed with {type(error).__name__}") from error
         finally:
-            if collects:
-                gc.enable()
+            if gc.get_threshold()[0] == 0:
+                gc.set_threshold(*thresholds)
             sys.meta_path.remove(self)  # type: ignore[arg-type]
             if has_folder:
                 with suppress(ValueError):

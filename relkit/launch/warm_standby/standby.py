@@ -69,6 +69,9 @@ class Standby:
         self._seen, self._hurries = seen, hurry
         self._files, self._beside = seen.files(Signatures()), seen.beside()
         self._begun_s = time.monotonic()
+        # When it was told that the job waits, and whether it has answered that.
+        self._told_s: float | None = None
+        self._has_heard = False
         self._environment: dict[str, str] = {}
         self._socket: socket.socket | None = None
 
@@ -133,19 +136,20 @@ class Standby:
             return
         # Of a program that a wrapper has started, the wrapper would be waited for.
         if self.process is None or self.process.pid not in (
-            message.get("here"), message.get("ready")
+            message.get("here"), message.get("heard"), message.get("ready")
         ):  # fmt: skip
             self.refused = "the interpreter is not what the launcher has started"
             return
         self._is_here = True
-        if "here" in message:
+        self._has_heard = self._has_heard or "heard" in message
+        if "ready" not in message:
             return
         self.ready = Ready(whole_number(str(message.get("pss_bytes"))) or 0)
 
     def hurry(self) -> None:
         """The job has stopped, and will soon need it."""
-        if self._socket is not None and self.ready is None and not self._hurries:
-            self._hurries = True
+        if self._socket is not None and self.ready is None and self._told_s is None:
+            self._told_s = time.monotonic()
             with suppress(OSError):
                 self._socket.send(json.dumps({"hurry": True}).encode())
 
@@ -169,7 +173,10 @@ class Standby:
             HandOverFailed: why it does not. It has run nothing of the script, and is gone.
         """
         why = (
-            self._wait_here() or self._changed(files) or handover.why_not_for(self.command, worker)
+            self._wait_here()
+            or self._changed(files)
+            or handover.why_not_for(self.command, worker)
+            or self._wait_heard()
         )
         is_early = self.ready is None
         if why or self.process is None or self._socket is None:
@@ -192,7 +199,11 @@ class Standby:
             if is_early:
                 self._socket.close()
                 return self.process
-            if self._message() != {"taken": self.process.pid}:
+            answer = self._message()
+            if answer == {"heard": self.process.pid}:
+                # It was told to hurry just as it was ready.
+                answer = self._message()
+            if answer != {"taken": self.process.pid}:
                 raise ValueError("not what was expected")
             self._socket.send(json.dumps({"go": True}).encode())
         except (OSError, ValueError) as error:
@@ -207,13 +218,26 @@ class Standby:
 
     def _wait_here(self) -> str:
         """Why it cannot be used; it runs by now, if it does at all."""
-        until_s = time.monotonic() + _HERE_S
+        # All of them have begun together, and are waited for together.
+        until_s = self._begun_s + _HERE_S
         while not (why := self.look()) and not self._is_here:
-            poll = select.poll()
-            poll.register(self._message_socket, select.POLLIN)
-            if not poll.poll(max(0.0, until_s - time.monotonic()) * 1e3):
+            if not self._has_message(until_s):
                 return "it had not begun"
         return why
+
+    def _wait_heard(self) -> str:
+        """Why it cannot be used; it goes on from import to import, or has made them all."""
+        self.hurry()
+        until_s = HAND_OVER_S + (time.monotonic() if self._told_s is None else self._told_s)
+        while not (why := self.look()) and not self._has_heard and self.ready is None:
+            if not self._has_message(until_s):
+                return "one of its imports does not end"
+        return why
+
+    def _has_message(self, until_s: float) -> bool:
+        poll = select.poll()
+        poll.register(self._message_socket, select.POLLIN)
+        return bool(poll.poll(max(0.0, until_s - time.monotonic()) * 1e3))
 
     def _changed(self, files: Signatures | None) -> str:
         now = self._seen.files(Signatures() if files is None else files)

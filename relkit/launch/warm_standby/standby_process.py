@@ -6,6 +6,7 @@ It talks to the launcher over a socket of whole messages (JSON, one object each)
               a file with what it imports (SeenImports), and whether the job waits for it
     standby:  {"here": PID}                                 it is held, and begins to import
     launcher: {"hurry": true}                               the job waits for it from now on
+    standby:  {"heard": PID}                                between two of its imports
     standby:  {"ready": PID, "pss_bytes": ...}  or  {"refused": WHY}
     launcher: {"set": {...}, "unset": [...], "folder": ..., "descriptors": [1, 2], "go": ...}, and
               these two
@@ -148,7 +149,10 @@ class _Standby:
 
     def _take_message(self) -> None:
         message, descriptors = self._receive()
-        if "hurry" not in message:
+        if "hurry" in message:
+            with suppress(OSError):
+                self._send({"heard": os.getpid()})
+        else:
             self._given = message, descriptors
         self._hurries = True
         # What cannot be undone here is tried, and said, once more at the end.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,9 @@ from relkit.launch.warm_standby.standby import HandOverFailed, Ready, Standby
 
 # With less memory than this share available, none is made: the job may want it.
 MIN_FREE_SHARE = 0.2
+# With less than this, those that wait are ended.
+MIN_LEFT_SHARE = 0.1
+_MEASURE_S = 1.0
 # They import while the job trains: so many at a time leave it most of the cores.
 _CORES_EACH = 4
 # The first steps import more; a worker that has noted nothing for so long is taken to have it all.
@@ -90,7 +95,9 @@ class Standbys:
         on_complete: told their number and the memory of the largest, bytes, once all wait.
         make: makes a standby that is not yet started, and may be told to hurry.
         room: this node's memory.
+        ends_together: whether a process that is killed for memory takes the job with it.
         cores: that this process may use.
+        clock: monotonic, s.
     """
 
     def __init__(
@@ -101,10 +108,13 @@ class Standbys:
         *,
         make: Make = Standby,
         room: Callable[[], Room | None] = memory.room,
+        ends_together: Callable[[], bool] = memory.ends_together,
         cores: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.is_wanted, self._log, self._make, self._room = is_wanted, log, make, room
-        self._on_complete = on_complete
+        self._on_complete, self._ends_together, self._clock = on_complete, ends_together, clock
+        self._measured_s = -math.inf
         self._cores = cores or len(os.sched_getaffinity(0))
         self._commands: dict[int, WorkerCommand] = {}
         self._standbys: dict[int, StandbyProcess] = {}
@@ -185,6 +195,7 @@ class Standbys:
             if why := standby.look():
                 killed += standby.was_killed
                 self._drop(local_rank, standby, why)
+        self._leave_room()
         summary = self.summary
         if summary is not None and not self._is_announced:
             self._announce(summary)
@@ -192,6 +203,20 @@ class Standbys:
         if may_start and self.is_wanted:
             self._start_missing(max(1, self._cores // _CORES_EACH))
         return killed
+
+    def _leave_room(self) -> None:
+        """Memory has become short: the job may want what the standbys take."""
+        now_s = self._clock()
+        if not self._standbys or now_s - self._measured_s < _MEASURE_S:
+            return
+        self._measured_s = now_s
+        room = self._room()
+        if room is None or room.free_share >= MIN_LEFT_SHARE:
+            return
+        standbys, self._standbys = list(self._standbys.values()), {}
+        for standby in standbys:
+            standby.end()
+        self._say(f"warm standby: ended, as {room.free_share:.0%} of the memory is available")
 
     def hurry(self) -> None:
         """Workers will be started soon, and none of them runs any more.
@@ -220,6 +245,11 @@ class Standbys:
             seen = self._what_was_seen(local_rank, hurry=hurry)
             if seen is None:
                 continue
+            if self._ends_together():
+                self._leave_out(
+                    "where memory runs out here, the kernel ends all processes (memory.oom.group)"
+                )
+                return
             room = self._room()
             if room is not None and room.free_share < MIN_FREE_SHARE:
                 self._leave_out(

@@ -89,7 +89,7 @@ def test_a_failure_has_them_hurry_where_there_will_be_a_restart(
 @pytest.mark.parametrize(
     ("sockets", "job_dir", "folder"),
     [
-        (Path("/s"), Path("/j"), "/s"), (None, Path("/j"), "/j"), (None, None, None),
+        (Path("/s"), Path("/j"), "/j"), (Path("/s"), None, "/s"), (None, None, None),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("is_wanted", [True, False])

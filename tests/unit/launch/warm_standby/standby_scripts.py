@@ -61,6 +61,7 @@ def install(folder: Path, does: str, name: str = "a_package") -> None:
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     site = folder / "user" / "lib" / version / "site-packages"
     site.mkdir(parents=True, exist_ok=True)
+    (site / f"{name}.py").parent.mkdir(exist_ok=True)
     (site / f"{name}.py").write_text(does)
 
 

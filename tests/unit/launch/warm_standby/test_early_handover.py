@@ -81,6 +81,33 @@ def test_it_runs_the_script_as_a_new_process_would(
     assert (folder / "ran").read_text() == "xx"
 
 
+@pytest.mark.usefixtures("let_through")
+def test_one_whose_import_does_not_end_gives_way_to_a_new_process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(folder, "")
+    worker = command(folder, str(folder / "shows.py"))
+    before = seen(folder, worker)
+    install(folder, f"import os\nopen(os.environ['RAN'] + '-in', 'w').close()\n{WAITS}")
+    standby = Standby(worker, before)
+    standby.start()
+    eventually((folder / "ran-in").exists, "the import has not begun")
+    monkeypatch.setattr(standby_module, "HAND_OVER_S", 0.3)
+    with pytest.raises(HandOverFailed, match="one of its imports does not end"):
+        standby.hand_over(worker, ())
+    assert standby.process is not None
+    assert standby.process.returncode == -signal.SIGKILL
+
+
+def test_what_an_import_does_to_garbage_collection_stays(
+    folder: Path, let_through: Callable[[], None]
+) -> None:
+    shows = "import gc\ngc.disable()\ngc.set_threshold(300, 5, 5)"
+    end = "import atexit\natexit.register(lambda: print(gc.isenabled(), gc.get_threshold()))"
+    warm, fresh, _ = handed_over(folder, let_through, f"{shows}\n{end}")
+    assert warm[-1] == fresh[-1] == "False (300, 5, 5)"
+
+
 def test_an_import_that_ends_it_ends_it_as_a_new_process(
     folder: Path, let_through: Callable[[], None]
 ) -> None:
@@ -99,6 +126,7 @@ def test_one_that_was_not_listened_to_any_more_runs(folder: Path) -> None:
         lambda: procfs.process_state(process.pid),
     )
     standby.look, standby._is_here = str, True  # type: ignore[method-assign]
+    standby._has_heard = True
     with (folder / "warm").open("wb") as stream:
         standby.hand_over(worker, [(1, stream.fileno())])
     assert (process.wait(50), plain(worker, folder / "fresh")) == (7, 7)

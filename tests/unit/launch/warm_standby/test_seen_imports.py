@@ -275,3 +275,113 @@ def test_the_notes_import_nothing(folder: Path) -> None:
     text = "import sys\nprint([n for n in sys.modules if 'relkit' in n or n in ('ast', 'json')])\n"
     assert run(folder, text) == "[]\n"
     assert sys.version_info >= (3, 10)
+
+
+def install_torch(folder: Path) -> None:
+    """One that imports its compiler as torch does with the first optimizer."""
+    imports = "importlib.import_module('torch._dynamo')"
+    install(folder, f"import hashlib, importlib\ndef optimizer(): {imports}", name="torch/__init__")
+    for name in ("_dynamo", "distributed/__init__", "distributed/distributed_c10d"):
+        install(folder, "", name=f"torch/{name}")
+
+
+# Each prints what it does without notes as well.
+UNDISTURBED = {
+    "a finder that asks all others": """
+import sys
+class Asks:
+    def find_spec(self, name, path=None, target=None):
+        for finder in list(sys.meta_path):
+            if finder is not self and (spec := finder.find_spec(name, path, target)):
+                return spec
+sys.meta_path.append(Asks())
+try:
+    import nothing_here
+except ImportError as error:
+    print(type(error).__name__)
+import wave
+print(wave.__name__)
+""",
+    "a module that is imported once it is used": """
+import importlib.util, sys
+spec = importlib.util.find_spec("a_package")
+loader = spec.loader = importlib.util.LazyLoader(spec.loader)
+module = sys.modules["a_package"] = importlib.util.module_from_spec(spec)
+loader.exec_module(module)
+import torch
+torch.optimizer()
+print("end")
+""",
+    "finders in a finder": """
+import sys
+class Wraps:
+    def __init__(self, finder):
+        self.finder = finder
+    def find_spec(self, name, path=None, target=None):
+        return self.finder.find_spec(name, path, target)
+sys.meta_path[:] = [Wraps(finder) for finder in sys.meta_path]
+import wave, torch.distributed.distributed_c10d
+torch.optimizer()
+print(wave.__name__)
+""",
+    "a module that refuses to be looked at": """
+import sys
+class Refuses:
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+sys.modules["a_package"] = Refuses()
+import torch
+torch.optimizer()
+print("end")
+""",
+}
+
+
+@pytest.mark.parametrize("text", UNDISTURBED.values(), ids=UNDISTURBED)
+def test_a_script_that_meddles_with_imports_does_as_without_notes(folder: Path, text: str) -> None:
+    install(folder, "print('imported')")
+    install_torch(folder)
+    worker = command(folder, str(script(folder, text)))
+    noted = {**worker.environment}
+    without = {name: value for name, value in noted.items() if name != "RELKIT_IMPORTS_DIR"}
+    said = [
+        subprocess.run(
+            worker.argv, env=environment, capture_output=True, text=True, timeout=50, check=False
+        )
+        for environment in (noted, without)
+    ]
+    assert [(each.returncode, each.stderr) for each in said] == [(0, ""), (0, "")]
+    assert said[0].stdout == said[1].stdout
+
+
+def test_that_torch_imports_its_compiler_is_seen_also_where_importlib_does_it(
+    folder: Path,
+) -> None:
+    install_torch(folder)
+    text = "import torch\ndef main():\n    torch.optimizer()\nmain()\nimport wave\n"
+    assert seen_of(folder, text).later != ""
+
+
+def test_what_code_of_the_scripts_raises_within_a_note_arrives(folder: Path) -> None:
+    """As a handler of its own may, for a signal that comes just then."""
+    text = """
+import os
+class Alarm(Exception):
+    pass
+def opens(*arguments, real=os.open):
+    os.open = real
+    raise Alarm
+os.open = opens
+try:
+    import wave
+except Alarm:
+    print("caught")
+import wave
+print(wave.__name__)
+"""
+    worker = command(folder, str(script(folder, text)))
+    done = subprocess.run(
+        worker.argv, env=worker.environment, capture_output=True, text=True, timeout=50,
+        check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("caught\nwave\n", 0), done.stderr

@@ -74,6 +74,8 @@ class Stage:
 
     cores: int = 64
     free: float = 0.5
+    ends_together: bool = False
+    now_s: float = 0.0
     is_wanted: bool = True
     logged: list[str] = field(default_factory=list)
     made: list[Pretended] = field(default_factory=list)
@@ -86,6 +88,8 @@ class Stage:
             make=self._make,
             room=lambda: Room(1000, int(1000 * self.free)),
             cores=self.cores,
+            ends_together=lambda: self.ends_together,
+            clock=lambda: self.now_s,
         )
 
     def _make(self, command: WorkerCommand, seen: SeenImports, *, hurry: bool) -> StandbyProcess:
@@ -178,6 +182,36 @@ def test_without_enough_memory_none_is_made_and_that_is_said_once() -> None:
     assert stage.made == []
     assert len(stage.logged) == 1
     assert "19% of the memory is available" in stage.logged[0]
+
+
+def test_those_that_wait_end_where_memory_becomes_short(noted: dict[str, float]) -> None:
+    stage = Stage()
+    stage.workers_start()
+    noted["quiet_s"] = 100.0
+    stage.standbys.look(may_start=True)
+    assert len(stage.made) == 2
+    stage.free, stage.now_s = 0.15, 10.0
+    stage.standbys.look(may_start=True)
+    assert not any(standby.is_ended for standby in stage.made)
+    stage.free, stage.now_s = 0.05, 20.0
+    stage.standbys.look(may_start=True)
+    assert all(standby.is_ended for standby in stage.made)
+    assert "warm standby: ended, as 5% of the memory is available" in stage.logged
+    # No new ones before there is room for them.
+    stage.free = 0.15
+    stage.standbys.look(may_start=True)
+    assert len(stage.made) == 2
+
+
+def test_none_is_made_where_the_kernel_ends_all_processes_of_a_group(
+    noted: dict[str, float],
+) -> None:
+    stage = Stage(ends_together=True)
+    stage.workers_start()
+    noted["quiet_s"] = 100.0
+    stage.standbys.look(may_start=True)
+    assert not stage.made
+    assert any("memory.oom.group" in line for line in stage.logged)
 
 
 @pytest.mark.parametrize("argv", [("/bin/sh", "train.sh"), ("numactl", "python")])
