@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +12,11 @@ from relkit.files.input_file import read_input
 from relkit.post_mortem.memory_cgroup import memory_cgroup, mounts_of
 from relkit.text.whole_number import whole_number
 
+# With less memory than this share available, none is made: the job may want it.
+MIN_FREE_SHARE = 0.2
+# With less than this, those that wait are ended.
+MIN_LEFT_SHARE = 0.1
+_MEASURE_S = 1.0
 _KIB = 1 << 10
 _LIMIT_BYTES = 1 << 20
 # By version: the limit, what is used, and what of that is cache in `memory.stat`.
@@ -36,7 +43,7 @@ class Room:
         return self.available_bytes / self.total_bytes if self.total_bytes > 0 else 0.0
 
 
-def room(proc: Path = Path("/proc")) -> Room | None:
+def room_now(proc: Path = Path("/proc")) -> Room | None:
     """What there is; None where the kernel does not say.
 
     Args:
@@ -50,7 +57,50 @@ def room(proc: Path = Path("/proc")) -> Room | None:
     return min((host, *_limits(proc)), key=lambda each: each.available_bytes)
 
 
-def ends_together(proc: Path = Path("/proc")) -> bool:
+class MemoryLimits:
+    """Whether the job leaves room for processes that only wait.
+
+    Args:
+        room: this node's memory.
+        ends_together: whether a process that is killed for memory takes the job with it.
+        clock: monotonic, s.
+    """
+
+    def __init__(
+        self,
+        room: Callable[[], Room | None] | None = None,
+        ends_together: Callable[[], bool] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._room, self._clock = room or room_now, clock
+        self._ends_together = ends_together or ends_together_now
+        self._measured_s = -math.inf
+
+    def why_none_is_made(self) -> str:
+        """Why there is no room for another one; "" where there is."""
+        if self._ends_together():
+            return "where memory runs out here, the kernel ends all processes (memory.oom.group)"
+        room = self._room()
+        if room is None or room.free_share >= MIN_FREE_SHARE:
+            return ""
+        return (
+            f"{room.free_share:.0%} of the memory is available, and less than "
+            f"{MIN_FREE_SHARE:.0%} is left to the job alone"
+        )
+
+    def why_to_end(self) -> str:
+        """Why those that wait have to go; "" where they may stay, or that was asked just now."""
+        now_s = self._clock()
+        if now_s - self._measured_s < _MEASURE_S:
+            return ""
+        self._measured_s = now_s
+        room = self._room()
+        if room is None or room.free_share >= MIN_LEFT_SHARE:
+            return ""
+        return f"{room.free_share:.0%} of the memory is available"
+
+
+def ends_together_now(proc: Path = Path("/proc")) -> bool:
     """Whether the kernel, out of memory, ends all processes of a group that this one is in.
 
     Kubernetes has it so for each container: a process that may be killed first is no help there.

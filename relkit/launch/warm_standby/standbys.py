@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from relkit.launch.job.settings import Log
-from relkit.launch.warm_standby import memory
 from relkit.launch.warm_standby.handover import WorkerCommand, is_python
-from relkit.launch.warm_standby.memory import Room
+from relkit.launch.warm_standby.memory import MemoryLimits
 from relkit.launch.warm_standby.seen_imports import (
     NothingSeen,
     SeenImports,
@@ -24,11 +21,6 @@ from relkit.launch.warm_standby.seen_imports import (
 )
 from relkit.launch.warm_standby.standby import HandOverFailed, Ready, Standby
 
-# With less memory than this share available, none is made: the job may want it.
-MIN_FREE_SHARE = 0.2
-# With less than this, those that wait are ended.
-MIN_LEFT_SHARE = 0.1
-_MEASURE_S = 1.0
 # They import while the job trains: so many at a time leave it most of the cores.
 _CORES_EACH = 4
 # The first steps import more; a worker that has noted nothing for so long is taken to have it all.
@@ -94,10 +86,8 @@ class Standbys:
         log: one line to the terminal.
         on_complete: told their number and the memory of the largest, bytes, once all wait.
         make: makes a standby that is not yet started, and may be told to hurry.
-        room: this node's memory.
-        ends_together: whether a process that is killed for memory takes the job with it.
+        memory: whether there is room for them.
         cores: that this process may use.
-        clock: monotonic, s.
     """
 
     def __init__(
@@ -107,14 +97,12 @@ class Standbys:
         on_complete: Callable[[int, int], None] = lambda _processes, _pss_bytes: None,
         *,
         make: Make = Standby,
-        room: Callable[[], Room | None] = memory.room,
-        ends_together: Callable[[], bool] = memory.ends_together,
+        memory: MemoryLimits | None = None,
         cores: int | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.is_wanted, self._log, self._make, self._room = is_wanted, log, make, room
-        self._on_complete, self._ends_together, self._clock = on_complete, ends_together, clock
-        self._measured_s = -math.inf
+        self.is_wanted, self._log, self._make = is_wanted, log, make
+        self._memory = memory or MemoryLimits()
+        self._on_complete = on_complete
         self._cores = cores or len(os.sched_getaffinity(0))
         self._commands: dict[int, WorkerCommand] = {}
         self._standbys: dict[int, StandbyProcess] = {}
@@ -206,17 +194,13 @@ class Standbys:
 
     def _leave_room(self) -> None:
         """Memory has become short: the job may want what the standbys take."""
-        now_s = self._clock()
-        if not self._standbys or now_s - self._measured_s < _MEASURE_S:
-            return
-        self._measured_s = now_s
-        room = self._room()
-        if room is None or room.free_share >= MIN_LEFT_SHARE:
+        why = self._memory.why_to_end() if self._standbys else ""
+        if not why:
             return
         standbys, self._standbys = list(self._standbys.values()), {}
         for standby in standbys:
             standby.end()
-        self._say(f"warm standby: ended, as {room.free_share:.0%} of the memory is available")
+        self._say(f"warm standby: ended, as {why}")
 
     def hurry(self) -> None:
         """Workers will be started soon, and none of them runs any more.
@@ -245,17 +229,8 @@ class Standbys:
             seen = self._what_was_seen(local_rank, hurry=hurry)
             if seen is None:
                 continue
-            if self._ends_together():
-                self._leave_out(
-                    "where memory runs out here, the kernel ends all processes (memory.oom.group)"
-                )
-                return
-            room = self._room()
-            if room is not None and room.free_share < MIN_FREE_SHARE:
-                self._leave_out(
-                    f"{room.free_share:.0%} of the memory is available, and less than "
-                    f"{MIN_FREE_SHARE:.0%} is left to the job alone"
-                )
+            if why := self._memory.why_none_is_made():
+                self._leave_out(why)
                 return
             standby = self._make(command, seen, hurry=hurry)
             self._standbys[local_rank] = standby

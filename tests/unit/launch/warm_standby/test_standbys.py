@@ -13,7 +13,7 @@ import pytest
 
 from relkit.launch.warm_standby import standbys as standbys_module
 from relkit.launch.warm_standby.handover import WorkerCommand
-from relkit.launch.warm_standby.memory import Room
+from relkit.launch.warm_standby.memory import MemoryLimits, Room
 from relkit.launch.warm_standby.seen_imports import NothingSeen, SeenImports, Signatures
 from relkit.launch.warm_standby.standby import HandOverFailed, Ready
 from relkit.launch.warm_standby.standbys import StandbyProcess, Standbys
@@ -86,10 +86,12 @@ class Stage:
             self.is_wanted,
             self.logged.append,
             make=self._make,
-            room=lambda: Room(1000, int(1000 * self.free)),
+            memory=MemoryLimits(
+                lambda: Room(1000, int(1000 * self.free)),
+                lambda: self.ends_together,
+                lambda: self.now_s,
+            ),
             cores=self.cores,
-            ends_together=lambda: self.ends_together,
-            clock=lambda: self.now_s,
         )
 
     def _make(self, command: WorkerCommand, seen: SeenImports, *, hurry: bool) -> StandbyProcess:
