@@ -81,7 +81,7 @@ class _Standby:
         self._fresh_start = modules["fresh_start"].FreshStart()
         self._output = modules["captured_output"].CapturedOutput()
         self._modest = Modest()
-        self._hurries = False
+        self._hurries = self._waits = False
         self._given: tuple[dict[str, Any], list[int]] | None = None
         self._went_on_s = time.monotonic()
 
@@ -94,6 +94,7 @@ class _Standby:
         self._send({"here": os.getpid()})
         refused = self._imported(order["plan"])
         if self._given is None:
+            self._waits = True
             self._modest.step_back()
             self._say_whether_ready(refused)
         while self._given is None:
@@ -152,6 +153,9 @@ class _Standby:
         if "hurry" in message:
             with suppress(OSError):
                 self._send({"heard": os.getpid()})
+            if self._waits:
+                # It has nothing more to do.
+                return
         else:
             self._given = message, descriptors
         self._hurries = True
