@@ -88,7 +88,7 @@ def launched(
             "--timeline-path",
             str(folder / layout / "timeline"),
         ),
-        *(str(CHECKOUT / "tests" / "ttp" / "trainer_run.py"), str(folder / "sonnets")),
+        *(str(CHECKOUT / "tests" / "ttp" / "jobs" / "trainer_run.py"), str(folder / "sonnets")),
         *(str(folder / layout / name), layout),
     ]
     return run_python(line, to_environment(deaths))
