@@ -37,8 +37,8 @@ def test_the_fuzzer_finds_nothing(tmp_path: Path) -> None:
     assert seeds >= 10
     done = subprocess.run(
         [
-            # A child of a small process: by the kernel's account, the most memory that a program has
-            # used includes what started it.
+            # A child of a small process: by the kernel's account, the most memory that a program
+            # has used includes what started it.
             "sh", "-c", '"$@"; exit $?', "sh",
             str(fuzzer), f"-runs={RUNS}", f"-max_total_time={LIMIT_S}", "-seed=1", "-max_len=2048",
             "-rss_limit_mb=1024", f"-artifact_prefix={tmp_path}/", str(corpus),
