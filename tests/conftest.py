@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -40,6 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if own is not None:
                 most = min(own.max_examples, settings.get_profile("few").max_examples)
                 setattr(test, _SETTINGS, settings(own, max_examples=most))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Tests of many files run in one process, and Spark leaves a handler of its own behind."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
