@@ -347,14 +347,15 @@ def _with(specs: list[NodeSpec], key: str, value: str, source: str) -> list[Node
 
 def _at_addresses(specs: list[NodeSpec], value: str, source: str) -> list[NodeSpec]:
     """The same nodes, reached where `address=` says: `ops@10.0.0.9:2222`, or one for each node."""
-    counted: list[str] = []
-    there = [s for piece in _COMMA.split(value) if piece for s in _piece(piece, source, counted)]
-    if len(there) != len(specs) or counted:
+    meant_as_processes: list[str] = []
+    pieces = [piece for piece in _COMMA.split(value) if piece]
+    there = [spec for piece in pieces for spec in _piece(piece, source, meant_as_processes)]
+    if meant_as_processes:
+        raise UsageProblem(f"{source}: {meant_as_processes[0]!r} has no port of ssh's")
+    if len(there) != len(specs):
         raise UsageProblem(
             f"{source}: address={value[:_MAX_ITEM]!r} names {len(there)} addresses for "
-            f"{len(specs)} nodes"
-            if not counted
-            else f"{source}: address={value[:_MAX_ITEM]!r} has no port of ssh's",
+            f"{len(specs)} nodes",
             next_step="Name an address for each node of the line: n[1-2] address=10.0.0.[1-2]",
         )
     return [

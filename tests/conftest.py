@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -45,8 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Tests of many files run in one process, and Spark leaves a handler of its own behind."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Tests of many files run in one process."""
+    hear_ctrl_c()
 
 
 @pytest.hookimpl(wrapper=True)

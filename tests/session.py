@@ -41,9 +41,12 @@ def own_temporary_folder(config: pytest.Config) -> None:
 
 
 def hear_ctrl_c() -> None:
-    """Take SIGINT again where a shell had it ignored, as for what it starts in the background."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Take SIGINT as a new Python does.
+
+    A shell has it ignored for what it starts in the background, and Spark, whose tests may have run
+    in the same process, leaves a handler of its own behind.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def patient_limits(items: list[pytest.Item]) -> None:

@@ -11,9 +11,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from relkit.errors import BadDump
 from relkit.files.private_file import open_private
-from relkit.hook.state_file import read_header
+from relkit.hook.model import HookState
 from relkit.process import procfs
 
 
@@ -26,28 +25,21 @@ class HeldFiles:
     def __del__(self) -> None:
         self.keep_only(())
 
-    def hold(self, pid: int, path: Path) -> None:
+    def hold(self, state: HookState, path: Path) -> None:
         """Open the file of a process, if that is not done; without room for it, leave it.
 
         Args:
-            pid: that the file must be of.
+            state: that was just read from the file.
             path: in the job's folder.
         """
-        if pid in self._held:
-            if procfs.is_same_process(pid, self._held[pid][1]):
-                return
-            os.close(self._held.pop(pid)[0])
-        with suppress(OSError, BadDump):
+        held = self._held.get(state.pid)
+        if held is not None and held[1] == state.start_ticks:
+            return
+        with suppress(OSError):
             descriptor = open_private(path)
-            try:
-                header = read_header(descriptor, path.name)
-            except (OSError, BadDump):
-                os.close(descriptor)
-                raise
-            if int(header["pid"]) != pid:
-                os.close(descriptor)
-                return
-            self._held[pid] = descriptor, int(header["start_ticks"]), path.name
+            if held is not None:
+                os.close(held[0])
+            self._held[state.pid] = descriptor, state.start_ticks, path.name
 
     def keep_only(self, pids: Collection[int]) -> None:
         """Close the files of all other processes."""

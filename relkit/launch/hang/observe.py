@@ -239,7 +239,7 @@ class Observer:
             state = _best(candidates)
             self._files[local.rank] = states[state.pid][0]
             self._last_pids[local.rank] = local.pid
-            self._held.hold(state.pid, states[state.pid][0])
+            self._held.hold(state, self._files[local.rank])
         pid = state.pid if state else local.pid
         process = procfs.process(pid)
         alive = process.runs(state.start_ticks if state else 0)

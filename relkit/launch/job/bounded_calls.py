@@ -15,8 +15,6 @@ from relkit.process.interruptible_wait import is_done_within
 
 # How long the thread stays when it has nothing to do, s.
 _IDLE_S = 2.0
-# How often something else is done while a call is waited for, s.
-_MEANWHILE_S = 0.2
 _Answer = TypeVar("_Answer")
 
 
@@ -33,12 +31,9 @@ class BoundedCalls:
 
     Args:
         name: of the thread.
-
-    `meanwhile` is called several times a second by whoever waits for an answer.
     """
 
     def __init__(self, name: str) -> None:
-        self.meanwhile: Callable[[], None] | None = None
         self._name = name
         # Each with the time of asking, s. The first is the one that is being made.
         self._calls: deque[tuple[Future[Any], Callable[[], Any], float]] = deque()
@@ -73,22 +68,12 @@ class BoundedCalls:
                 if not self._has_thread:
                     threading.Thread(target=self._run, name=self._name, daemon=True).start()
                     self._has_thread = True
-            if self._is_done(future, timeout_s):
+            if is_done_within(future, timeout_s):
                 return future.result()
         finally:
             # Not made when its turn comes, also where a signal's handler has raised here.
             future.cancel()
         raise NoAnswer
-
-    def _is_done(self, future: Future[Any], timeout_s: float) -> bool:
-        if self.meanwhile is None:
-            return is_done_within(future, timeout_s)
-        end_s = time.monotonic() + timeout_s
-        while not is_done_within(future, min(_MEANWHILE_S, max(0.0, end_s - time.monotonic()))):
-            if time.monotonic() >= end_s:
-                return False
-            self.meanwhile()
-        return True
 
     def _run(self) -> None:
         while True:
