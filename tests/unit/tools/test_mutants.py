@@ -297,6 +297,8 @@ def test_a_promise_is_broken_in_its_function_alone(tmp_path: Path) -> None:
             after("a.c", function, edit)
 
 
-def test_promises_are_few_and_name_tests() -> None:
+def test_promises_are_few_and_name_tests_that_exist() -> None:
     assert len(TABLE) <= 100
     assert all(promise.words and promise.tests for promise in TABLE)
+    named = {test.partition("::")[0] for promise in TABLE for test in promise.tests}
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
