@@ -142,11 +142,17 @@ def ended_from_outside(views: Sequence[RankView]) -> int | None:
     known = [view for view in views if not view.absent_reason]
     if any(view.alive for view in known):
         return None
+    ended = [view for view in known if view.exit_code is not None]
     # Who is asked a moment later than its peers may lose its connection to them first.
-    own = [v.exit_code for v in known if v.exit_code is not None and not collateral(v)]
-    if len(own) < 2 or len(set(own)) != 1:
+    own = [view for view in ended if not collateral(view)]
+    if len(own) == 1 and _in_communication(own[0]):
+        # The one that waited for all others: where they were asked too, it was the job.
+        own = ended
+    codes = {view.exit_code for view in own}
+    if len(own) < 2 or len(codes) != 1:
         return None
-    return -own[0] if own[0] in ASKED_TO_END else None
+    code = own[0].exit_code
+    return -code if code in ASKED_TO_END else None
 
 
 def _is_own_end(view: RankView) -> bool:

@@ -18,7 +18,7 @@ from relkit.hook.model import HookState
 from relkit.hook.state_file import StateFile, open_state_file
 from relkit.hook.threads import (
     ThreadStatus,
-    is_newborn,
+    run_time_ns,
     start_ticks,
     thread_status,
     thread_statuses,
@@ -31,6 +31,9 @@ _UNBLOCK_GRACE_S = 0.1
 _LOOK_AGAIN_S = 0.02
 # Longer than a debugger or py-spy holds a thread to read it.
 _STOPPED_GRACE_S = 0.25
+# A thread blocks all signals for some microseconds, as it is born, ends, loads a library or answers
+# another collector. Without a core these take as long as it has none.
+_HARDLY_RAN_NS = 1_000_000
 
 _BLOCKED = "blocks the hook's signal"
 _ENDED = "ended meanwhile"
@@ -155,6 +158,7 @@ def _ask(
     begin = time.monotonic()
     generation = request.new_generation()
     unasked = {thread.os_thread_id: thread for thread in threads}
+    had_ns: dict[int, int | None] = {}
     asked: set[int] = set()
     silent = _Silent(pid)
     interruptible = Interruptible(pid)
@@ -166,6 +170,8 @@ def _ask(
                 asked.add(tid)
             elif reason in _MAY_PASS:
                 missed[tid] = reason
+                if tid not in had_ns:
+                    had_ns[tid] = run_time_ns(pid, tid)
                 continue
             else:
                 missed[tid] = reason
@@ -174,13 +180,13 @@ def _ask(
         asked -= silent.for_good(asked - answers.keys(), missed)
         waited_s = time.monotonic() - begin
         if waited_s >= left_s or (
-            asked <= answers.keys() and not _may_unblock(pid, unasked, waited_s)
+            asked <= answers.keys() and not _may_unblock(pid, unasked, had_ns, waited_s)
         ):
             break
         time.sleep(_POLL_S)
-        # A thread that is just being born, ends or loads a library blocks all signals, or waits for
-        # the memory map in state D, for some microseconds: ask again. One that stays so is not left
-        # with a pending signal, which would kill it after an exec.
+        # A thread that blocks all signals, or waits for the memory map in state D, for a moment is
+        # asked again. One that stays so is not left with a pending signal, which would kill it
+        # after an exec.
         for tid in list(unasked):
             status = thread_status(pid, tid)
             if status is None:
@@ -198,12 +204,25 @@ def _ask(
     return answers
 
 
-def _may_unblock(pid: int, unasked: Mapping[int, ThreadStatus], waited_s: float) -> bool:
+def _may_unblock(
+    pid: int,
+    unasked: Mapping[int, ThreadStatus],
+    had_ns: Mapping[int, int | None],
+    waited_s: float,
+) -> bool:
     """Whether one of the threads that could not be asked will soon be ready for it."""
     if waited_s < _UNBLOCK_GRACE_S:
         return bool(unasked)
-    # On a busy host it takes longer until a thread that was just born gets a core.
-    return any(t.state == "R" and is_newborn(pid, t.os_thread_id) for t in unasked.values())
+    # On a busy host it takes longer until a thread gets a core.
+    return any(
+        thread.state == "R" and _has_hardly_run(pid, tid, had_ns.get(tid))
+        for tid, thread in unasked.items()
+    )
+
+
+def _has_hardly_run(pid: int, tid: int, had_ns: int | None) -> bool:
+    now_ns = run_time_ns(pid, tid)
+    return had_ns is not None and now_ns is not None and now_ns - had_ns < _HARDLY_RAN_NS
 
 
 class _Silent:

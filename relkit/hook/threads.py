@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-# The C library unblocks a thread's signals some microseconds after its first instruction.
-_NEWBORN_NS = 1_000_000
-
 
 @dataclass(frozen=True, slots=True)
 class ThreadStatus:
@@ -70,13 +67,12 @@ def thread_status(pid: int, tid: int) -> ThreadStatus | None:
         return None
 
 
-def is_newborn(pid: int, tid: int) -> bool:
-    """Whether a thread has hardly run yet: it is born with all signals blocked until it runs."""
+def run_time_ns(pid: int, tid: int) -> int | None:
+    """How long a thread has had a core, ns; None where the kernel does not say."""
     try:
-        text = Path(f"/proc/{pid}/task/{tid}/schedstat").read_text()
-        return int(text.split()[0]) < _NEWBORN_NS
+        return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0])
     except (OSError, ValueError, IndexError):
-        return False
+        return None
 
 
 def start_ticks(pid: int) -> int:

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
 import relkit
+from relkit.process.process_exit import leave
 
 
 class Squares(Dataset[torch.Tensor]):
@@ -83,8 +83,9 @@ def main() -> None:
         optimizer.step()
         say(options.folder, attempt=attempt, step=step, loss=loss.item().hex())
     dist.destroy_process_group()
-    if attempt or options.kill_at < 0:
-        sys.exit(options.exit)
+    # Not `sys.exit`: a thread of gloo's that drops a gradient meanwhile would abort the process now
+    # and then (pytorch/pytorch#179291).
+    leave(options.exit if attempt or options.kill_at < 0 else 0)
 
 
 if __name__ == "__main__":

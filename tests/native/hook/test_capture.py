@@ -19,7 +19,6 @@ from relkit.hook.release import release
 from relkit.hook.state_file import open_state_file
 from relkit.hook.threads import (
     ThreadStatus,
-    is_newborn,
     start_ticks,
     thread_status,
     thread_statuses,
@@ -95,14 +94,15 @@ deeper(100)
     assert len(thread.addresses) == layout.CAPTURE_DEPTH
 
 
-def test_a_thread_that_blocks_the_signal_is_reported(recording: Recording) -> None:
-    code = """
+@pytest.mark.parametrize("does", ["threading.Event().wait()", "while True: pass"])
+def test_a_thread_that_blocks_the_signal_is_reported(recording: Recording, does: str) -> None:
+    code = f"""
 import signal
 load().fake_gemms(1)
 def deaf():
     signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
     tell("up")
-    threading.Event().wait()
+    {does}
 threading.Thread(target=deaf, daemon=True).start()
 sys.stdin.readline()
 """
@@ -113,7 +113,7 @@ sys.stdin.readline()
     assert capture.wall_s < 2.0
 
 
-def test_a_thread_that_was_just_born_is_waited_for(
+def test_a_thread_that_has_no_core_is_waited_for(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What /proc says of one that has no core yet; the real one cannot be held there.
@@ -132,25 +132,9 @@ def test_a_thread_that_was_just_born_is_waited_for(
         path, state = recording.path(victim.pid), recording.state(victim.pid)
         monkeypatch.setattr(capture_module, "thread_status", status)
         monkeypatch.setattr(capture_module, "thread_statuses", statuses)
-        monkeypatch.setattr(capture_module, "is_newborn", lambda _pid, tid: tid == victim.pid)
         capture = capture_native(path, state, 30.0)
     assert capture.missed == ()
     assert [thread.os_thread_id for thread in capture.threads] == [victim.pid]
-
-
-def test_a_thread_that_has_hardly_run_is_newborn() -> None:
-    stop = threading.Event()
-    thread = threading.Thread(target=stop.wait)
-    thread.start()
-    assert thread.native_id is not None
-    try:
-        assert is_newborn(os.getpid(), thread.native_id)
-        assert not is_newborn(os.getpid(), os.getpid())
-    finally:
-        stop.set()
-        thread.join(30)
-    # The kernel's thread ends a moment after Python's.
-    eventually(lambda: not is_newborn(os.getpid(), thread.native_id or 0), "the thread is gone")
 
 
 def test_threads_that_come_and_go_do_no_harm(recording: Recording) -> None:

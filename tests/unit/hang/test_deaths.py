@@ -111,6 +111,13 @@ def test_ranks_that_lost_their_peers_before_they_were_asked_change_nothing() -> 
     unknown = dead(3, None)
     assert ended_from_outside([dead(0, -15), dead(1, -15), lost, unknown]) == 15
     assert first(dead(0, -15), dead(1, -15), lost, unknown) == []
+    # Seen: the second of two raised before it was asked itself, and ended by that all the same.
+    lost_and_asked = replace(lost, exit_code=-15)
+    assert ended_from_outside([dead(0, -15, end="inside"), lost_and_asked]) == 15
+    # One that computed died on its own, and the launcher may have ended the other.
+    assert ended_from_outside([dead(0, -15), lost_and_asked]) is None
+    assert first(dead(0, -15), lost_and_asked) == [0]
+    assert ended_from_outside([dead(0, -15, end="inside"), lost]) is None
     # One alone was asked: it took the others down.
     assert ended_from_outside([dead(0, -15), lost, unknown]) is None
 
