@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from relkit import __version__
-from relkit.command_group import LazyGroup
+from relkit.command_group import SETTINGS, LazyGroup
 from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError
 from relkit.process.process_exit import leave
 from relkit.text.nearest import no_such
@@ -98,6 +99,23 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     ctx.exit()
 
 
+def _read_settings(ctx: click.Context, _param: click.Parameter, named: Path | None) -> None:
+    if ctx.resilient_parsing:
+        return
+    from relkit.config.files import read_settings
+
+    settings = read_settings(named, os.environ, _warn)
+    if settings:
+        from relkit.config.apply import check_commands
+
+        check_commands(settings, COMMANDS)
+    ctx.meta[SETTINGS] = settings
+
+
+def _warn(line: str) -> None:
+    click.echo(f"relkit: {printable(line)}", err=True)
+
+
 @click.group(
     cls=LazyGroup,
     table=COMMANDS,
@@ -114,6 +132,15 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     is_eager=True,
     callback=_version,
     help="Show the version of relkit and of the hook's layout.",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    expose_value=False,
+    callback=_read_settings,
+    help="Options of this job: a table for each command, as [launch] with hang-timeout = 120. "
+    "[default: relkit.toml here; also read: ~/.config/relkit/relkit.toml, /etc/relkit/relkit.toml]",
 )
 def cli() -> None:
     """Which node, link or rank of a distributed training job is broken, and how we know.
@@ -142,7 +169,7 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except click.UsageError as error:
-        _with_nearest(error).show()
+        _with_place(_with_nearest(error)).show()
         return error.exit_code
     except click.ClickException as error:
         error.show()
@@ -159,6 +186,16 @@ def run(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return result if isinstance(result, int) else 0
+
+
+def _with_place(error: click.UsageError) -> click.UsageError:
+    """Name the line of a file or the variable that a refused value comes from."""
+    if isinstance(error, click.BadParameter) and error.ctx is not None:
+        from relkit.config.apply import place_of
+
+        if place := place_of(error):
+            return click.BadParameter(f"{error.message} (from {place})", error.ctx, error.param)
+    return error
 
 
 def _with_nearest(error: click.UsageError) -> click.UsageError:

@@ -10,6 +10,9 @@ import click
 
 from relkit.text.nearest import no_such
 
+# In the context's meta: the table of the files of settings that belongs to the group.
+SETTINGS = "relkit.settings"
+
 
 class CommandGroup(click.Group):
     """A Click group that names the nearest command for an unknown one."""
@@ -23,7 +26,14 @@ class CommandGroup(click.Group):
         # What begins with a dash is an option out of place: Click knows what to say of that.
         if is_unknown and not name.startswith("-"):
             ctx.fail(no_such("command", name, self.list_commands(ctx)))
-        return super().resolve_command(ctx, args)
+        resolved = _, command, _ = super().resolve_command(ctx, args)
+        settings = ctx.meta.get(SETTINGS)
+        if settings and command is not None:
+            # Most hosts have no such file: its reader is not loaded for nothing.
+            from relkit.config.apply import give_settings
+
+            ctx.meta[SETTINGS] = give_settings(ctx, settings, name, command)
+        return resolved
 
 
 class LazyGroup(CommandGroup):

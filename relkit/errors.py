@@ -35,6 +35,12 @@ class UsageProblem(RelkitError):
     next_step = "See the command's --help for an example."
 
 
+class ConfigProblem(UsageProblem):
+    """A file of settings is no TOML, or names what is no option."""
+
+    next_step = "Mend that line; relkit COMMAND --help lists the options."
+
+
 class HookUnavailable(RelkitError):
     """The native hook is not built, or cannot be loaded on this host."""
 

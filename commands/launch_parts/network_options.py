@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relkit.commands.shared.options import Decorated, FiniteRange, KeptOptions, with_options
+from relkit.commands.shared.options import FiniteRange, FurtherWords, KeptOptions
 from relkit.errors import UnwritablePath, UsageProblem
-from relkit.launch.options import OwnOption
 from relkit.netcheck.measure.probes.names import PROBES
 
 if TYPE_CHECKING:
@@ -25,23 +24,11 @@ if TYPE_CHECKING:
 # Words of --box-pairs, as the guide writes them: 0:1 2:4.
 _PAIRS = r"\d+:\d+(,\d+:\d+)*"
 
-OWN = (
-    OwnOption(("--network-check", "--network_check"), takes_value=False),
-    OwnOption(("--network-probe", "--network_probe")),
-    OwnOption(("--exclude-straggler", "--exclude_straggler"), takes_value=False),
-    OwnOption(("--on-bad-node", "--on_bad_node")),
-    OwnOption(("--switchbox-check", "--switchbox_check"), takes_value=False),
-    OwnOption(("--box-pairs", "--box_pairs"), repeatable=True, more=_PAIRS),
-    OwnOption(("--min-bandwidth-gbps", "--min_bandwidth_gbps")),
-    OwnOption(("--min-bandwidth", "--min_bandwidth")),
-    OwnOption(("--min-channels", "--min_channels")),
-    OwnOption(("--topology",)),
-)
 _OF_THE_CHECK = ("network_probe", "exclude_straggler", "on_bad_node", "switchbox_check")
 _KEPT = KeptOptions("network")
 
 # Kept in the context, not handed to the command: it takes them as one NetworkCheck.
-_OPTIONS = (
+NETWORK_CHECK = (
     _KEPT.option("--network-check", is_flag=True,
                  help="Measure the network between the nodes before any worker starts; a dead "
                  "node leaves the job with exit code 5."),
@@ -56,7 +43,7 @@ _OPTIONS = (
                  "[default: print what it could be]"),
     _KEPT.option("--switchbox-check", is_flag=True,
                  help="With --network-check: check the links between each node's GPUs first."),
-    _KEPT.option("--box-pairs", multiple=True, metavar="PAIRS",
+    _KEPT.option("--box-pairs", cls=FurtherWords, more=_PAIRS, multiple=True, metavar="PAIRS",
                  help='Sockets to pair in the switchbox check, as "A:B C:D" or one word each.'),
     _KEPT.option("--min-bandwidth-gbps", type=FiniteRange(min=0), metavar="GBPS",
                  help="A link of the switchbox check is at fault below this, in Gbit/s. "
@@ -65,16 +52,13 @@ _OPTIONS = (
                  help="The same in MB/s, as the DLRover guide writes it."),
     _KEPT.option("--min-channels", type=click.IntRange(min=1),
                  help="A node fails when fewer of its links are good. [default: 2]"),
+)  # fmt: skip
+TOPOLOGY = (
     _KEPT.option("--topology", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
                  help="Number the nodes so that neighbours in the network are neighbours in rank: "
                  "lines of `asw psw ip`. With c10d the file may name more nodes than the job has; "
                  "with --master-addr it replaces --node-rank."),
 )  # fmt: skip
-
-
-def network_options(function: Decorated) -> Decorated:
-    """--network-check and what belongs to it."""
-    return with_options(function, _OPTIONS)
 
 
 def check_network_options(ctx: click.Context) -> None:

@@ -10,9 +10,7 @@ import click
 
 from relkit.commands.shared.options import Decorated
 from relkit.errors import UsageProblem
-from relkit.launch.options import OwnOption, is_left_open, needs_peers
-
-OWN = (OwnOption(("--nodes",)),)
+from relkit.launch.options import is_left_open, needs_peers
 
 
 def nodes_option(function: Decorated) -> Decorated:

@@ -10,22 +10,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.commands.shared.options import Decorated, FiniteRange, KeptOptions, with_options
+from relkit.commands.shared.options import FiniteRange, KeptOptions
 from relkit.errors import UsageProblem
-from relkit.launch.options import OwnOption
 
 if TYPE_CHECKING:
     from relkit.launch.replicas.replica_host import ReplicaHost
 
-OWN = (
-    OwnOption(("--replica-count", "--replica_count")),
-    OwnOption(("--replica-max-mb-per-s", "--replica_max_mb_per_s")),
-)
 REPORT = "flash_replicas.json"
 _KEPT = KeptOptions("replicas")
 
 # Kept in the context, not handed to the command: it takes them as one ReplicaSettings.
-_OPTIONS = (
+REPLICAS = (
     _KEPT.option("--replica-count", type=click.IntRange(min=0, max=65_536), default=0,
                  show_default=True, metavar="R",
                  help="Keep copies of what each rank has in memory on R other hosts, the next ones "
@@ -35,11 +30,6 @@ _OPTIONS = (
                  help="Send such copies no faster than this from each node; 0: as fast as the link "
                  "is. [default: a tenth of the link's speed, or 100 where that is not known]"),
 )  # fmt: skip
-
-
-def replica_options(function: Decorated) -> Decorated:
-    """--replica-count and what belongs to it."""
-    return with_options(function, _OPTIONS)
 
 
 def check_replicas(ctx: click.Context, options: Namespace) -> None:

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import click
 
-from relkit.commands.shared.options import Decorated, FiniteRange, KeptOptions, with_options
+from relkit.commands.shared.options import FiniteRange, KeptOptions
 from relkit.errors import UsageProblem
-from relkit.launch.options import OwnOption
 from relkit.launch.spares.settings import (
     HEARTBEAT_S,
     HEARTBEATS_OF_TORCH,
@@ -17,18 +16,12 @@ from relkit.launch.spares.settings import (
     SpareSettings,
 )
 
-OWN = (
-    OwnOption(("--spares",)),
-    OwnOption(("--replacement-timeout", "--replacement_timeout")),
-    OwnOption(("--node-restarts", "--node_restarts")),
-    OwnOption(("--node-unit", "--node_unit")),
-)
 _KEPT = KeptOptions("spares")
 _STATIC = "static"
 
 
 # Kept in the context, not handed to the command: it takes them as one SpareSettings.
-_OPTIONS = (
+SPARES = (
     _KEPT.option("--spares", type=click.IntRange(min=0, max=65_536), default=0, show_default=True,
                  metavar="K",
                  help="Start K launchers more than --nnodes says, with the same command; "
@@ -48,11 +41,6 @@ _OPTIONS = (
                  "of them or one of the job's is lost. Needs --rdzv-backend c10d (or no "
                  "endpoint at all)."),
 )  # fmt: skip
-
-
-def spare_options(function: Decorated) -> Decorated:
-    """--spares and what belongs to it."""
-    return with_options(function, _OPTIONS)
 
 
 def spares_of(ctx: click.Context) -> int:

@@ -60,6 +60,18 @@ def seconds_option(
     )
 
 
+class FurtherWords(click.Option):
+    """An option that takes the words right after its value too, where they look like one.
+
+    Args:
+        more: a pattern of such words. The other arguments are click.Option's.
+    """
+
+    def __init__(self, *args: Any, more: str, **attributes: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **attributes)
+        self.more = more
+
+
 class KeptOptions:
     """Options that are read together, out of the context, and not handed to the command.
 

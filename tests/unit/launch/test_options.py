@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from torch.distributed.run import get_args_parser
 
-from relkit.commands.launch import _OWN
+from relkit.commands.launch import launch
+from relkit.commands.launch_parts.torchrun_command import own_options
 from relkit.errors import UsageProblem
 from relkit.launch.options import check, check_script, needs_peers, split
 
+OWN = own_options(launch.params)
 TORCHRUN_LINES = [
     ["train.py"],
     ["--nproc-per-node", "4", "train.py"],
@@ -51,7 +53,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("line", TORCHRUN_LINES, ids=" ".join)
 @pytest.mark.parametrize("own", [[], ["--hang-timeout=10", "--on-hang", "abort", "--no-hook"]])
 def test_equal_to_torchrun(line: list[str], own: list[str]) -> None:
-    assert split([*own, *line], _OWN).torchrun == get_args_parser().parse_args(line)
+    assert split([*own, *line], OWN).torchrun == get_args_parser().parse_args(line)
 
 
 def test_every_torchrun_option_is_accepted() -> None:
@@ -62,7 +64,7 @@ def test_every_torchrun_option_is_accepted() -> None:
         for flag in action.option_strings:
             line = [flag] if action.nargs == 0 else [flag, _value(action, values.get(flag, "1"))]
             expected = get_args_parser().parse_args([*line, "t.py"])
-            assert split([*line, "t.py"], _OWN).torchrun == expected, flag
+            assert split([*line, "t.py"], OWN).torchrun == expected, flag
 
 
 def _value(action: argparse.Action, usual: str) -> str:
@@ -71,7 +73,7 @@ def _value(action: argparse.Action, usual: str) -> str:
 
 def test_own_options_in_any_place_before_the_script() -> None:
     line = ["--hang-timeout", "7", "--nproc-per-node", "2", "--on_hang=abort", "t.py", "--lr", "1"]
-    found = split(line, _OWN)
+    found = split(line, OWN)
     assert found.own == ("--hang-timeout=7", "--on-hang=abort")
     assert found.torchrun.training_script == "t.py"
     assert found.torchrun.training_script_args == ["--lr", "1"]
@@ -79,7 +81,7 @@ def test_own_options_in_any_place_before_the_script() -> None:
 
 def test_after_the_script_all_is_the_scripts() -> None:
     line = ["--hang-timeout=5", "t.py", "--hang-timeout", "60", "--no-hook", "--help"]
-    found = split(line, _OWN)
+    found = split(line, OWN)
     assert found.own == ("--hang-timeout=5",)
     assert not found.wants_help
     assert found.torchrun.training_script_args == ["--hang-timeout", "60", "--no-hook", "--help"]
@@ -87,18 +89,18 @@ def test_after_the_script_all_is_the_scripts() -> None:
 
 def test_repeated_options() -> None:
     line = ["--inject", "a", "--hang-timeout=1", "--inject=b", "--hang-timeout=2", "t.py"]
-    assert split(line, _OWN).own == ("--hang-timeout=2", "--inject=a", "--inject=b")
+    assert split(line, OWN).own == ("--hang-timeout=2", "--inject=a", "--inject=b")
 
 
 def test_a_value_that_looks_like_an_option_of_ours() -> None:
-    found = split(["--role", "hang-timeout", "--tee=3", "t.py"], _OWN)
+    found = split(["--role", "hang-timeout", "--tee=3", "t.py"], OWN)
     assert found.own == ()
     assert found.torchrun.role == "hang-timeout"
 
 
 @pytest.mark.parametrize("line", [["-h"], ["--nproc-per-node", "2", "--help"], ["--help", "t.py"]])
 def test_help_is_noticed(line: list[str]) -> None:
-    assert split(line, _OWN).wants_help
+    assert split(line, OWN).wants_help
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_help_is_noticed(line: list[str]) -> None:
 )
 def test_bad_lines_are_usage_problems(line: list[str]) -> None:
     with pytest.raises(UsageProblem):
-        split(line, _OWN)
+        split(line, OWN)
 
 
 @pytest.mark.parametrize(
@@ -147,15 +149,15 @@ def test_bad_lines_are_usage_problems(line: list[str]) -> None:
 def test_refused_before_torch_starts(line: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PET_MASTER_ADDR", raising=False)
     with pytest.raises(UsageProblem) as caught:
-        check(split(line, _OWN).torchrun, line)
+        check(split(line, OWN).torchrun, line)
     assert caught.value.next_step
 
 
 def test_a_missing_script_is_refused_before_any_worker_starts() -> None:
     with pytest.raises(UsageProblem, match=r"no training script 'nosuch\.py'"):
-        check_script(split(["nosuch.py"], _OWN).torchrun)
+        check_script(split(["nosuch.py"], OWN).torchrun)
     for line in (["t.py"], ["-m", "package.module"], ["--no-python", "program"]):
-        check_script(split(line, _OWN).torchrun)
+        check_script(split(line, OWN).torchrun)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def test_a_missing_script_is_refused_before_any_worker_starts() -> None:
     ids=" ".join,
 )
 def test_accepted(line: list[str]) -> None:
-    parsed = split(line, _OWN).torchrun
+    parsed = split(line, OWN).torchrun
     check(parsed, line)
     assert not needs_peers(parsed, line)
 
@@ -193,7 +195,7 @@ def test_where_they_meet_is_to_be_found_out(
     line: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PET_MASTER_ADDR", raising=False)
-    parsed = split(line, _OWN).torchrun
+    parsed = split(line, OWN).torchrun
     check(parsed, line)
     assert needs_peers(parsed, line)
 
@@ -201,7 +203,7 @@ def test_where_they_meet_is_to_be_found_out(
 def test_a_master_from_the_environment_is_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PET_MASTER_ADDR", "h")
     line = ["--nnodes", "2", "t.py"]
-    assert not needs_peers(split(line, _OWN).torchrun, line)
+    assert not needs_peers(split(line, OWN).torchrun, line)
 
 
 @pytest.mark.parametrize(
@@ -218,12 +220,12 @@ def test_an_unknown_option_names_the_nearest_of_relkits_and_torchruns(
     line: list[str], sentence: str
 ) -> None:
     with pytest.raises(UsageProblem) as refused:
-        split(line, _OWN)
+        split(line, OWN)
     assert str(refused.value) == f"No such option {sentence}"
 
 
 def test_what_looks_like_a_typing_error_behind_the_script_is_the_scripts() -> None:
-    assert split(["t.py", "--hang-timout=5"], _OWN).torchrun.training_script_args == [
+    assert split(["t.py", "--hang-timout=5"], OWN).torchrun.training_script_args == [
         "--hang-timout=5"
     ]
 
@@ -239,7 +241,7 @@ def test_what_looks_like_a_typing_error_behind_the_script_is_the_scripts() -> No
     ],
 )  # fmt: skip
 def test_pairs_of_sockets_need_no_quotes(line: list[str]) -> None:
-    taken = split([*line, "--box-pairs", "8:9", "1:2"], _OWN)
+    taken = split([*line, "--box-pairs", "8:9", "1:2"], OWN)
     assert taken.own == ("--box-pairs=0:1", "--box-pairs=2:4", "--box-pairs=3:5,6:7")
     assert taken.torchrun.training_script == "t.py"
     # Behind the script they are the script's, however they look.
@@ -247,24 +249,26 @@ def test_pairs_of_sockets_need_no_quotes(line: list[str]) -> None:
 
 
 def test_only_words_that_are_pairs_go_on_after_box_pairs() -> None:
-    assert split(["--box-pairs", "0:1", "x.py", "2:4"], _OWN).torchrun.training_script == "x.py"
-    assert split(["--standalone", "2:4", "t.py"], _OWN).torchrun.training_script == "2:4"
+    assert split(["--box-pairs", "0:1", "x.py", "2:4"], OWN).torchrun.training_script == "x.py"
+    assert split(["--standalone", "2:4", "t.py"], OWN).torchrun.training_script == "2:4"
 
 
 def test_what_torchrun_itself_would_take_for_its_own_is_the_scripts_too() -> None:
     words = ["-h", "--r", "--no", "--nnodes", "--no-hook"]
-    assert split(["--nnodes=1", "t.py", *words], _OWN).torchrun.training_script_args == words
+    assert split(["--nnodes=1", "t.py", *words], OWN).torchrun.training_script_args == words
 
 
 def test_two_dashes_end_the_options_before_the_script() -> None:
-    found = split(["--no-hook", "--", "t.py", "--", "--net"], _OWN)
+    found = split(["--no-hook", "--", "t.py", "--", "--net"], OWN)
     assert found.own == ("--no-hook",)
     assert found.torchrun.training_script == "t.py"
     assert found.torchrun.training_script_args == ["--", "--net"]
 
 
 def test_the_beginning_of_a_name_is_torchruns_first_and_several_are_named() -> None:
-    assert split(["--start=fork", "t.py"], _OWN).torchrun.start_method == "fork"
-    assert split(["--hang-t=5", "t.py"], _OWN).own == ("--hang-timeout=5",)
-    with pytest.raises(UsageProblem, match="--flash could be --flash-keep, --flash-max-mb-per-s"):
-        split(["--flash=1", "t.py"], _OWN)
+    assert split(["--start=fork", "t.py"], OWN).torchrun.start_method == "fork"
+    assert split(["--hang-t=5", "t.py"], OWN).own == ("--hang-timeout=5",)
+    with pytest.raises(
+        UsageProblem, match="--flash could be --flash-keep, --flash-timeout, --flash-max-mb-per-s"
+    ):
+        split(["--flash=1", "t.py"], OWN)

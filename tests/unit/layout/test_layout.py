@@ -35,7 +35,8 @@ ALLOWED: Mapping[str, str] = {
         "ground commands.shared relkit.accounting relkit.flash_checkpoint.replicas relkit.launch "
         "relkit.launch.accounting relkit.launch.flash_checkpoint relkit.launch.job "
         "relkit.launch.netcheck relkit.launch.peers relkit.launch.recovery relkit.launch.replicas "
-        "relkit.launch.spares relkit.linkcheck relkit.netcheck.measure.probes relkit.ttp reports"
+        "relkit.launch.spares relkit.linkcheck relkit.netcheck.measure.probes "
+        "relkit.straggler.transport relkit.ttp reports"
     ),
     "commands.shared": (
         "ground relkit.fleet relkit.hang relkit.launch.hang relkit.launch.job relkit.netcheck "
@@ -188,9 +189,9 @@ TORCH_FILES = (
     "relkit/checkpoint/rng_state.py",
 )
 TORCH_FOLDERS = ("relkit/netcheck/measure/probes",)
-CLICK_FILES = ("relkit/cli.py", "relkit/command_group.py")
+CLICK_FILES = ("relkit/cli.py", "relkit/command_group.py", "relkit/config/apply.py")
 GROUND = (
-    "relkit", "relkit.faults", "relkit.files", "relkit.process", "relkit.text",
+    "relkit", "relkit.config", "relkit.faults", "relkit.files", "relkit.process", "relkit.text",
 )  # fmt: skip
 ENTRY = ("relkit", "relkit.cli", "relkit.__main__")
 

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from relkit.commands.launch import _OWN
+from relkit.commands.launch import launch
 from relkit.commands.launch_parts.peer_options import meet
+from relkit.commands.launch_parts.torchrun_command import own_options
 from relkit.hosts import read_nodes
 from relkit.launch.options import split
 from relkit.launch.peers.find import NodeFacts
 from relkit.launch.peers.join import join_peers, slurm_address
 from relkit.launch.peers.rendezvous_host import NoRendezvousHost
 
+OWN = own_options(launch.params)
 FACTS = NodeFacts(lambda: "host", lambda name: name)
 STEP = {
     "SLURM_JOB_ID": "7",
@@ -31,7 +33,7 @@ def joined(line: list[str], nodes: str | None = None, **environ: str) -> dict[st
 def joined_with_spares(
     spares: int, line: list[str], nodes: str | None = None, **environ: str
 ) -> dict[str, object]:
-    options = split(line, _OWN).torchrun
+    options = split(line, OWN).torchrun
     known = None if nodes is None else read_nodes(nodes)
     join_peers(options, known, environ, FACTS, spares)
     return vars(options)
@@ -67,7 +69,7 @@ def test_spares_are_counted_beside_the_nodes_of_the_job() -> None:
     ],
 )
 def test_who_meets(nodes: str, spares: int, words: str) -> None:
-    assert meet(split(["t.py"], _OWN).torchrun, ["t.py"], nodes, spares).startswith(words)
+    assert meet(split(["t.py"], OWN).torchrun, ["t.py"], nodes, spares).startswith(words)
 
 
 def test_what_was_typed_stays() -> None:

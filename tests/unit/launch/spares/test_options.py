@@ -6,8 +6,9 @@ from argparse import Namespace
 
 import pytest
 
-from relkit.commands.launch import _PARSED, launch
+from relkit.commands.launch import launch
 from relkit.commands.launch_parts.spare_options import spare_settings
+from relkit.commands.launch_parts.torchrun_command import PARSED
 from relkit.errors import UsageProblem
 from relkit.launch.spares.settings import SpareSettings
 
@@ -17,7 +18,7 @@ C10D = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "host:29400")
 def settings(*line: str) -> tuple[SpareSettings, Namespace]:
     argv = [*line, "t.py"]
     with launch.make_context("launch", argv, auto_envvar_prefix="RELKIT_LAUNCH") as ctx:
-        options: Namespace = ctx.meta[_PARSED][0]
+        options: Namespace = ctx.meta[PARSED][0]
         return spare_settings(ctx, options), options
 
 

@@ -1,0 +1,1 @@
+"""Options that a site, a user or a job keeps in a file."""
