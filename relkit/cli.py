@@ -14,6 +14,7 @@ from relkit import __version__
 from relkit.command_group import SETTINGS, LazyGroup
 from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError
 from relkit.process.process_exit import leave
+from relkit.process.standard_streams import hold_standard_descriptors
 from relkit.text.nearest import no_such
 from relkit.text.printable import printable
 
@@ -155,6 +156,7 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point: run the command, turn expected errors into two lines and an exit code."""
+    hold_standard_descriptors()
     leave(run(list(sys.argv[1:] if argv is None else argv)))
 
 

@@ -15,6 +15,7 @@ from relkit.accounting.records import VERSION, Record, What
 from relkit.errors import RelkitError
 from relkit.files.private_file import open_private
 from relkit.output import write_atomic
+from relkit.process.shortage import is_shortage
 
 # A restart takes about 1.3 kB (measured, docs/status.md): there is room for more than 340.
 MAX_BYTES = 512 << 10
@@ -91,7 +92,9 @@ class Journal:
         try:
             write_atomic(path, b"".join(record.to_line() for record in records))
         except RelkitError as error:
-            self._give_up(error)
+            # Without a free descriptor, what was there stays; records are written all the same.
+            if not is_shortage(error):
+                self._give_up(error)
 
     def close(self) -> None:
         """Let go of the file, which stays."""

@@ -43,6 +43,7 @@ from relkit.launch.job.exchange import (
 from relkit.launch.job.exit_barrier import ended_key, wait_by_notes, wait_for_others
 from relkit.launch.job.exit_status import exit_status, how_rank_ended, peek_exit
 from relkit.launch.job.leaves_job import LeavesJob
+from relkit.launch.job.looks import Looks
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.rendezvous import leave_rendezvous, limit_waits
@@ -59,13 +60,12 @@ from relkit.launch.job.worker_ends import (
 from relkit.launch.job.worker_shutdown import shut_down
 from relkit.launch.live_observer import live_observer, seen_environment
 from relkit.launch.netcheck.node_info import holds_store, own_address, store_endpoint
-from relkit.launch.recovery.fault_recovery import FaultRecovery, signal_group
+from relkit.launch.recovery.fault_recovery import FaultRecovery, wake_stopped
 from relkit.launch.recovery.persist_host import PersistAttempt
 from relkit.launch.straggler.exclusion import Excluded
 from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.net.operator_secret import derive
 from relkit.post_mortem.collector import HostDeaths, WorkerFiles
-from relkit.process import procfs
 from relkit.ranks import RankSet
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class MonitoredAgent(LocalElasticAgent):
     _deaths: HostDeaths | None = None
     _session = b""
     _started = False
+    looks, _is_blind = Looks(lambda _line: None), False  # the launcher sets its own
     _end_notes: Mailbox = MemoryMailbox()
     _rendezvous_calls: BoundedCalls
     _sealed: SealedBackend | None = None
@@ -255,7 +256,7 @@ class MonitoredAgent(LocalElasticAgent):
         with added_environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
         self._started = True
-        look_first(self._pcontext, lambda: self._exit_statuses)
+        look_first(self._pcontext, lambda: self._exit_statuses, lambda: self._is_blind)
         ranks = tuple(
             LocalRank(worker.global_rank, int(pids[worker.local_rank]))
             for worker in worker_group.workers
@@ -366,10 +367,10 @@ class MonitoredAgent(LocalElasticAgent):
         if self.services.slots is None:
             return
         outcome = self.services.persist.outcome if self.services.persist is not None else None
-        by_ttp = None
-        if outcome is not None and outcome.step >= 0:
-            by_ttp = SavedStep(outcome.step, outcome.folder)
-        self.services.slots.persist(trigger, by_ttp)
+        is_saved = outcome is not None and outcome.step >= 0
+        by_ttp = SavedStep(outcome.step, outcome.folder) if outcome and is_saved else None
+        persist = partial(self.services.slots.persist, trigger, by_ttp)
+        self.looks.take("flash checkpoint", persist, None)
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         failure = self._poll_exits(worker_group)
@@ -378,9 +379,7 @@ class MonitoredAgent(LocalElasticAgent):
             settle(pids, lambda: self._exit_statuses, lambda: self._poll_exits(worker_group))
         lead = self._recovery
         # Do not return in between: torch restarts the workers when it sees another node come back.
-        while lead is not None and lead.holds(
-            self._exit_statuses, failure, self.services.monitor.action()
-        ):
+        while lead is not None and self._is_led(lead, failure):
             time.sleep(min(worker_group.spec.monitor_interval, 0.1))
             self._poll_exits(worker_group)
         if lead is not None and lead.began:
@@ -411,6 +410,10 @@ class MonitoredAgent(LocalElasticAgent):
             self._take_failures(result)
         return result
 
+    def _is_led(self, lead: FaultRecovery, failure: str) -> bool:
+        look = partial(lead.holds, self._exit_statuses, failure, self.services.monitor.action())
+        return self.looks.take("try-to-persist", look, lead.began)
+
     def _take_failures(self, result: RunResult) -> None:
         """Torch has seen a failure before the launcher: its peers are gone, its recorder is not."""
         failures = result.failures
@@ -428,7 +431,7 @@ class MonitoredAgent(LocalElasticAgent):
         if why:
             self.services.log(f"{sentence}; that was expected: {why}")
             return
-        self.services.monitor.failed(sentence)
+        self.looks.take("the capture", partial(self.services.monitor.failed, sentence), None)
 
     def _poll_exits(self, worker_group: WorkerGroup) -> str:
         """Note which workers have ended; a sentence where one of them has just failed."""
@@ -467,12 +470,9 @@ class MonitoredAgent(LocalElasticAgent):
         super()._stop_workers(worker_group, *more, **named)
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *more: Any, **how: Any) -> None:  # noqa: ANN401
-        for pid in self._pcontext.pids().values() if self._pcontext else ():
-            # A stopped process would ignore the signal until torch's timeout (30 s) is over.
-            if procfs.process_state(pid).startswith("T"):
-                signal_group(pid, death_sig)
-                signal_group(pid, signal.SIGCONT)
-        self._save_first(death_sig)
+        pids = self._pcontext.pids().values() if self._pcontext else ()
+        self.looks.take("looking for stopped workers", partial(wake_stopped, pids, death_sig), None)
+        self.looks.take("saving before the end", partial(self._save_first, death_sig), None)
         # torch shuts workers down in the handler of this exception where the launcher is to end.
         ended_by = sys.exc_info()[1]
         if isinstance(ended_by, LeavesJob):

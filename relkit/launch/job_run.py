@@ -24,14 +24,15 @@ from torch.distributed.run import run as torchrun
 
 from relkit.accounting.journal import Journal
 from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
-from relkit.launch.accounted_agent import AccountedAgent
 from relkit.launch.accounting.accounts import Accounts
 from relkit.launch.agent import MonitoredAgent
 from relkit.launch.agent_services import AgentServices, Prepare
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
+from relkit.launch.guarded_agent import GuardedAgent
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
 from relkit.launch.job.leaves_job import LeavesJob
+from relkit.launch.job.looks import Looks
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.rendezvous import keep_alive_as_asked
 from relkit.launch.job.sealed_rendezvous import ForeignState
@@ -160,16 +161,18 @@ def run_job(
     has_standbys = warm_standby and options.max_restarts > 0 and not options.no_python
     waiting = Standbys(has_standbys, log, kept.standby)
 
+    watched = Looks(log)
     places = SpareRendezvous(spares or SpareSettings(), log, node_name())
     if network is not None:
         network.may_replace = lambda: places.may_replace
 
-    class JobAgent(AccountedAgent):
+    class JobAgent(GuardedAgent):
         """The agent of this job; torch makes the instance, so the services come with the class."""
 
         accounts = kept
         standbys = waiting
         meeting = places
+        looks = watched
         services = AgentServices(
             monitor, kept.noting(prepare), log, network, persist, stragglers, secret, slots,
             sockets,
@@ -211,17 +214,13 @@ def run_job(
         # Before the agent runs, this is torch's way to refuse an option's value.
         raise UsageProblem(_brief(error), next_step="See relkit launch --help.") from error
     finally:
-        waiting.close()
-        monitor.close()
-        for agent in made:
-            agent.close_links()
-        if stragglers is not None:
-            stragglers.close()
-        if persist is not None:
-            persist.close()
+        ends = [waiting.close, monitor.close, *(agent.close_links for agent in made)]
+        ends += [service.close for service in (stragglers, persist) if service is not None]
+        for end in ends:
+            watched.take("the end of the watch", end, None)
         if slots is not None:
             with suppress(SignalException):  # asked again to end: the checkpoint before stays
-                slots.close()
+                watched.take("flash checkpoint", slots.close, None)
     return 0
 
 

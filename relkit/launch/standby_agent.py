@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,9 @@ class StandbyAgent(MonitoredAgent):
         result = super()._monitor_workers(worker_group)
         if self.standbys.is_wanted and result.state is WorkerState.HEALTHY:
             is_up = self.is_training or time.monotonic() - self._started_s > _STARTED_S
-            killed = self.standbys.look(may_start=is_up and self._remaining_restarts > 0)
+            may_start = is_up and self._remaining_restarts > 0
+            look = partial(self.standbys.look, may_start=may_start)
+            killed = self.looks.take("warm standby", look, 0)
             if killed and self._deaths is not None:
                 self._deaths.discount_kills(killed)
         return result
@@ -57,11 +60,11 @@ class StandbyAgent(MonitoredAgent):
     def _failed(self, sentence: str) -> None:
         if self._remaining_restarts > 0:
             # While the others are captured and stopped.
-            self.standbys.hurry()
+            self.looks.take("warm standby", self.standbys.hurry, None)
         super()._failed(sentence)
 
     def _restart_workers(self, worker_group: WorkerGroup) -> None:
-        self.standbys.hurry()
+        self.looks.take("warm standby", self.standbys.hurry, None)
         super()._restart_workers(worker_group)
 
     def _exit_barrier(self) -> None:

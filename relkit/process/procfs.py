@@ -1,5 +1,7 @@
 """What /proc shows of a process and its threads, which may vanish at any time.
 
+Whatever looks raises OSError where this process cannot look at any: it has no descriptor left.
+
 Only files that the kernel can answer without the target's memory map are read (status, stat,
 wchan, schedstat), because cmdline, environ, maps and smaps wait for a lock that a thread in
 uninterruptible sleep may hold. The one exception, `read_within`, has a deadline.
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
+from relkit.process.shortage import is_shortage
 from relkit.text.whole_number import whole_number
 
 GONE = "gone"
@@ -57,13 +60,26 @@ class ThreadFacts:
 
 
 def _text(path: Path | str) -> str:
-    """The file's text, "" where the process (or the right to look) is gone."""
+    """The file's text, "" where the process (or the right to look) is gone.
+
+    Raises:
+        OSError: this process cannot look at any.
+    """
     try:
         # Without Python's buffer and decoder, which take longer than the kernel.
         with FileIO(path) as stream:
             return stream.readall().decode("utf-8", "replace")
-    except (OSError, ValueError):
+    except OSError as error:
+        _raise_if_blind(error)
         return ""
+    except ValueError:
+        return ""
+
+
+def _raise_if_blind(error: OSError) -> None:
+    """Whoever has no descriptor left knows nothing: others are not gone for that."""
+    if is_shortage(error):
+        raise error
 
 
 def _status_fields(text: str) -> dict[str, str]:
@@ -113,7 +129,8 @@ def thread_ids(pid: int) -> tuple[int, ...]:
     """Ids of all threads in order of creation; empty where the process is gone."""
     try:
         names = [entry.name for entry in Path(f"/proc/{pid}/task").iterdir()]
-    except OSError:
+    except OSError as error:
+        _raise_if_blind(error)
         return ()
     return tuple(sorted(int(name) for name in names if name.isdigit()))
 

@@ -9,6 +9,7 @@ Such a thread changes nothing any more, so that another one can save in its plac
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -69,7 +70,9 @@ class TrainingThread:
         if self._state.progress.updating:
             return False
         now_s = time.monotonic()
-        facts = procfs.thread(os.getpid(), self._os_thread_id)
+        facts = None
+        with contextlib.suppress(OSError):
+            facts = procfs.thread(os.getpid(), self._os_thread_id)
         if facts is None or facts.state != "S" or facts.switches != self._switches:
             self._switches = -1 if facts is None or facts.state != "S" else facts.switches
             self._asleep_since_s = now_s

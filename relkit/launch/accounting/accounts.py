@@ -18,7 +18,9 @@ from relkit.accounting.words import back_line
 from relkit.launch.accounting.attempt_notes import AttemptNotes
 from relkit.launch.accounting.progress import Progress
 from relkit.launch.job.exit_status import how_it_ended, rank_that_ended
+from relkit.launch.job.looks import Looks
 from relkit.launch.job.settings import ExitStatus, LocalRank, Log
+from relkit.process.shortage import is_shortage
 
 if TYPE_CHECKING:
     from relkit.hang.suspicion.watch import Turn
@@ -83,6 +85,7 @@ class Accounts:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make, self._log, self._on_end, self._clock = journal, log, on_end, clock
+        self._looks = Looks(log)
         self._journal: Journal | None = None
         self._job_dir: Path | None = None
         self._notes: AttemptNotes | None = None
@@ -247,6 +250,10 @@ class Accounts:
             # How torch's handler asks the launcher to end, wherever it happens to be.
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, the job must not end of it
+            if is_shortage(error):
+                # The next thing may be noted again.
+                self._looks.say("noting what happens to the job", error)
+                return
             self._journal = self._notes = None
             if not self._is_off:
                 self._is_off = True

@@ -32,7 +32,11 @@ class JobLinks:
             self._open.pop(0).close()
         if rendezvous.mailbox.nodes == 1:
             return MemoryMailbox()
-        self._open.append(Links(rendezvous, self._log))
+        try:
+            self._open.append(Links(rendezvous, self._log))
+        except OSError as error:
+            self._log(f"no links to the other launchers: {error}; this node judges only its own")
+            return MemoryMailbox()
         return self._open[-1]
 
     def close(self) -> None:

@@ -176,7 +176,7 @@ class Links:
             # Only here: a job of one node, and a command that starts none, load nothing of it.
             from relkit.launch.control.sockets import LinkSockets
 
-            with contextlib.closing(LinkSockets()) as sockets:
+            with contextlib.closing(LinkSockets(self._log)) as sockets:
                 self._serve(sockets, fan_in)
         except Exception as error:  # noqa: BLE001 (whatever it is, the job is watched without)
             broken = ExchangeBroken(f"no links to the other launchers: {error}")

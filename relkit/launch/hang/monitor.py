@@ -180,15 +180,17 @@ class Monitor:
                 self._wake.wait(tick_interval_s(self._settings.hang_timeout_s))
 
     def _tick_until_closed(self) -> None:
-        self._prepare()
         interval_s = tick_interval_s(self._settings.hang_timeout_s)
-        complained = ""
+        complained, is_prepared = "", False
         while not self._closing:
             watch = self._watch
             if watch is not None:
                 try:
+                    if not is_prepared:
+                        self._prepare()
+                        is_prepared = True
                     watch.tick(time.monotonic())
-                except (RelkitError, OSError) as error:
+                except (RelkitError, OSError, ImportError) as error:
                     # A failing monitor must not end the job; each problem is logged once.
                     if str(error) != complained:
                         complained = str(error)

@@ -22,7 +22,7 @@ class JobAborted(RelkitError):
     """relkit ended a job that hung, because --on-hang said so."""
 
     exit_code = EXIT_PROBLEM
-    next_step = "See the verdict above; report.html in the timeline folder has the stacks."
+    next_step = "See the verdict above: the lines below it name the files with the stacks, if any."
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,11 @@ def settle(
         look()
 
 
-def look_first(context: PContext | None, statuses: Callable[[], Mapping[int, ExitStatus]]) -> None:
+def look_first(
+    context: PContext | None,
+    statuses: Callable[[], Mapping[int, ExitStatus]],
+    is_blind: Callable[[], bool] = lambda: False,
+) -> None:
     """Let torch look at its workers only after the launcher has seen that they fail, or are done.
 
     Where one has failed, torch ends the others in the same look: if the launcher has not captured
@@ -65,6 +69,7 @@ def look_first(context: PContext | None, statuses: Callable[[], Mapping[int, Exi
 
     Args:
         context: of these workers; statuses: of those of which the launcher has seen the end.
+        is_blind: the launcher cannot look now, and torch is not to wait for it.
     """
     if context is None:
         return
@@ -73,7 +78,7 @@ def look_first(context: PContext | None, statuses: Callable[[], Mapping[int, Exi
     def wait_once_seen(*args: Any, **named: Any) -> RunProcsResult | None:  # noqa: ANN401
         ends = statuses()
         seen_failure = any(end.exit_code for end in ends.values())
-        if not seen_failure and _is_too_early(context, len(ends)):
+        if not is_blind() and not seen_failure and _is_too_early(context, len(ends)):
             return None
         return wait(*args, **named)
 

@@ -33,12 +33,19 @@ class Activity:
         self._looks: dict[int, _Look] = {}
 
     def excuses(self, pid: int, now_s: float) -> bool:
-        """It computes, or has not been idle for long. One that is stopped or gone is never excused.
+        """It computes, or has not been idle for long. One that is stopped or gone is never excused,
+        and one that cannot be looked at always is.
 
         Args:
             pid: its number.
             now_s: of a clock that only goes forward, seconds.
         """
+        try:
+            return self._excuses(pid, now_s)
+        except OSError:
+            return True
+
+    def _excuses(self, pid: int, now_s: float) -> bool:
         state = procfs.process_state(pid)
         if state[:1] in "TtZX" or state == procfs.GONE:
             self._looks.pop(pid, None)

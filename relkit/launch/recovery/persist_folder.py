@@ -44,6 +44,7 @@ class PersistFolder:
 
     def __init__(self, job_id: str) -> None:
         self._taken: list[Path] = []
+        self._marked = False
         try:
             parent = environment.prepare_job_dir(safe_job_id(job_id), 1)
             self.path = parent / f"{PREFIX}{os.getpid()}"
@@ -68,12 +69,17 @@ class PersistFolder:
     @property
     def marked(self) -> bool:
         """A worker of this node is led."""
-        return any(self.path.glob(f"{REGISTRATION}*"))
+        # A folder that cannot be read now does not say that nobody is.
+        with contextlib.suppress(OSError):
+            self._marked = any(map(_is_mark, self.path.iterdir()))
+        return self._marked
 
     def clear(self) -> None:
         """An attempt is over."""
-        for mark in self.path.glob(f"{REGISTRATION}*"):
-            mark.unlink(missing_ok=True)
+        self._marked = False
+        with contextlib.suppress(OSError):
+            for mark in filter(_is_mark, list(self.path.iterdir())):
+                mark.unlink(missing_ok=True)
 
     def take_requests(self) -> bool:
         """Whether somebody has asked for a save since the last call."""
@@ -98,8 +104,8 @@ class PersistFolder:
     def write_status(self, status: Mapping[str, object]) -> bool:
         """Replace the status; False where that cannot be: a full disk is no reason to end."""
         pid = os.getpid()
-        text = json.dumps({"pid": pid, "start_ticks": procfs.start_ticks(pid), **status})
         try:
+            text = json.dumps({"pid": pid, "start_ticks": procfs.start_ticks(pid), **status})
             write_atomic(self.path / STATUS, text)
         except (RelkitError, OSError):
             return False
@@ -111,6 +117,10 @@ class PersistFolder:
         with contextlib.suppress(OSError):
             # Only where it is empty: another launcher, or the recorders, may be in it.
             self.path.parent.rmdir()
+
+
+def _is_mark(path: Path) -> bool:
+    return path.name.startswith(REGISTRATION)
 
 
 def launchers_of(job_id: str) -> Iterator[tuple[Path, dict[str, Any]]]:

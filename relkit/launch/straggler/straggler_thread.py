@@ -129,6 +129,10 @@ class Stragglers:
         while True:
             with self._logged_once():
                 while self._wanted:
+                    if isinstance(self._wanted[0], JobAttempt):
+                        # What cannot be loaded now may be later. Not at the top: the workers would
+                        # start later for it.
+                        import relkit.launch.straggler.straggler_node  # noqa: F401
                     self._take(self._wanted.popleft())
                 if self._node is not None and not self._closing:
                     self._node.tick(self._clock())
@@ -154,7 +158,6 @@ class Stragglers:
             finally:
                 wanted.set()
             return
-        # Not at the top: the workers would start later for it.
         from relkit.launch.straggler.straggler_node import StragglerNode
 
         self._end()
@@ -180,7 +183,7 @@ class Stragglers:
         # A problem of the detection must not end the job.
         try:
             yield
-        except (RelkitError, OSError) as error:
+        except (RelkitError, OSError, ImportError) as error:
             if str(error) != self._complained:
                 self._complained = str(error)
                 self._log(f"straggler detection hit a problem: {error}")

@@ -14,7 +14,7 @@ from functools import partial
 
 import pytest
 
-from relkit.net import gate as gate_module
+from relkit.net import door as door_module
 from relkit.net import handshake
 from relkit.net.dial import dial
 from relkit.net.file_limit import FileLimit
@@ -112,7 +112,7 @@ def test_whoever_holds_most_places_gives_one_up(
     door: Door, opened: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On loopback all addresses are one origin; here each stands for a host.
-    monkeypatch.setattr(gate_module, "_origin", str)
+    monkeypatch.setattr(door_module, "_origin", str)
     for number, source in enumerate(["127.0.0.2", *["127.0.0.3"] * 3]):
         opened.append(silent(door, source))
         until(lambda wanted=number + 1: door.gate.pending == wanted)  # type: ignore[misc]
@@ -134,7 +134,7 @@ def test_whoever_holds_most_places_gives_one_up(
     ],
 )
 def test_what_counts_as_one_origin(one: str, other: str, same: bool) -> None:
-    assert (gate_module._origin(one) == gate_module._origin(other)) is same
+    assert (door_module._origin(one) == door_module._origin(other)) is same
 
 
 def test_who_was_reset_comes_again(door: Door, opened: list[socket.socket]) -> None:
@@ -170,9 +170,9 @@ def test_who_says_nothing_loses_the_place_in_time() -> None:
             before_s = time.monotonic()
             gate.serve(listener.fileno())
             after_s = time.monotonic()
-            gate.tick(before_s + gate_module.HANDSHAKE_S - 0.001)
+            gate.tick(before_s + door_module.HANDSHAKE_S - 0.001)
             assert (gate.pending, gate.unauthenticated) == (1, 0)
-            gate.tick(after_s + gate_module.HANDSHAKE_S)
+            gate.tick(after_s + door_module.HANDSHAKE_S)
             assert (gate.pending, gate.unauthenticated) == (0, 1)
             # Addresses come and go for as long as the job runs: none is kept.
             assert not gate._origins

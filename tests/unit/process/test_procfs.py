@@ -198,3 +198,22 @@ def test_a_signal_that_waits_for_a_process_that_can_run(
     files = {"/proc/77/status": f"{status}SigBlk:\t{mask(blocked)}\n", "/proc/77/stat": stat}
     monkeypatch.setattr(procfs, "_text", lambda path: files.get(str(path), ""))
     assert procfs.is_ending(77) is ending
+
+
+_BLIND = """
+import os, resource
+from relkit.process import procfs
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 4096))
+for look in (procfs.process, procfs.process_state, procfs.threads, procfs.is_ending):
+    try:
+        print(look(os.getppid()))
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
+def test_who_has_no_descriptor_left_takes_nobody_for_gone() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _BLIND], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "Too many open files\n" * 4

@@ -1,0 +1,56 @@
+"""Looks at a job that may fail: that is said, and is nothing to the job."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from relkit.errors import RelkitError
+from relkit.launch.job.settings import JobAborted, Log
+
+T = TypeVar("T")
+# What a host may refuse at any time: descriptors, files, memory, threads (RuntimeError), modules.
+REFUSED = (OSError, MemoryError, ImportError, RuntimeError, subprocess.SubprocessError)
+# The same look is not complained about again before, s.
+_QUIET_S = 600.0
+_MAX_REASON = 200
+
+
+class Looks:
+    """Takes a launcher's looks at its job.
+
+    Args:
+        log: writes one line to the terminal.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._clock = log, clock
+        self._said_s: dict[str, float] = {}
+
+    def take(self, what: str, look: Callable[[], T], otherwise: T) -> T:
+        """What a look gives.
+
+        Args:
+            what: names it, for the line that says that it failed.
+            look: only what watches: what ends a job on purpose goes through.
+            otherwise: given where it fails; the next one may succeed.
+        """
+        try:
+            return look()
+        except JobAborted:
+            raise
+        except (RelkitError, *REFUSED) as error:
+            self.say(what, error)
+            return otherwise
+
+    def say(self, what: str, error: Exception) -> None:
+        """Say that it failed, once in a while."""
+        now_s = self._clock()
+        said_s = self._said_s.get(what)
+        if said_s is None or now_s - said_s >= _QUIET_S:
+            self._said_s[what] = now_s
+            reason = (str(error).splitlines() or [type(error).__name__])[0][:_MAX_REASON]
+            self._log(f"{what} failed, which is nothing to the job: {reason}")
