@@ -35,6 +35,7 @@ git:git
 nodejs:node
 sox:sox
 musl-tools:musl-gcc
+strace:strace
 libjemalloc2:has_jemalloc
 libc6-dev:can_link
 binutils:readelf

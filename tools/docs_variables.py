@@ -116,7 +116,11 @@ INTERNAL: dict[str, Variable] = {
         "The folder in which ranks note what they import, for [warm standbys]"
         "(../launch.md#warm-standby).",
     ),
-    "RELKIT_LAUNCHER_PID": Variable("", "The launcher; a rank ends when its launcher has gone."),
+    "RELKIT_LAUNCHER": Variable(
+        "",
+        "The launcher: number, start, PID namespace and boot. A rank that it has started itself, "
+        "in the same namespace of this host, ends with it.",
+    ),
     "RELKIT_SOCKET_DIR": Variable(
         "",
         "The folder in which ranks that [the hook does not see](../hang.md#without-the-hook) have "
@@ -126,8 +130,10 @@ INTERNAL: dict[str, Variable] = {
         "",
         "While a [warm standby](../launch.md#warm-standby) waits: its socket, and the launcher.",
     ),
-    "RELKIT_TRACER_PID": Variable(
-        "", "The launcher, which may read the workers' stacks under yama `ptrace_scope` 1."
+    "RELKIT_TRACER": Variable(
+        "",
+        "The launcher, in the same words; it may read the stacks of workers in its PID namespace "
+        "under yama `ptrace_scope` 1.",
     ),
     "RELKIT_TTP_CONTROLLERS": Variable("", "Where the ranks find the launchers' controllers."),
     "RELKIT_TTP_FOLDER": Variable("", "Folder of the job's try-to-persist files on this host."),

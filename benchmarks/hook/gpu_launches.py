@@ -65,7 +65,7 @@ def launched(program: Path, environment: Mapping[str, str] | None) -> tuple[floa
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         if environment is not None:
             base |= environment
-            base |= worker_environment(Path(folder), os.getpid(), base)
+            base |= worker_environment(Path(folder), base)
         done = subprocess.run(
             [str(program)], env=base, capture_output=True, text=True, timeout=_LIMIT_S, check=True
         )

@@ -67,7 +67,7 @@ def compile_driver(folder: Path, name: str) -> tuple[Path, Path]:
 
 def hooked_environment(folder: Path) -> dict[str, str]:
     """Of a worker under the hook, whose recorder file goes to `folder`."""
-    return {**os.environ, **worker_environment(folder, os.getpid(), os.environ)}
+    return {**os.environ, **worker_environment(folder, os.environ)}
 
 
 def measure_spaced(

@@ -94,7 +94,7 @@ def measure(case: Case, program: Path, folder: Path, rounds: int) -> Cost:
     base.pop("LD_PRELOAD", None)
     base["SIM_DIR"] = str(folder)
     hooked_env = {**base, **case.variables}
-    hooked_env |= worker_environment(folder, os.getpid(), hooked_env)
+    hooked_env |= worker_environment(folder, hooked_env)
     bare_ns: list[float] = []
     hooked_ns: list[float] = []
     with ExitStack() as stack:

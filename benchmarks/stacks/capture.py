@@ -81,7 +81,7 @@ def hung_job(ranks: int, folder: Path, heartbeat: Path) -> Iterator[list[Target]
                 **{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)},
                 "OMP_NUM_THREADS": "2",
             }
-            environment |= worker_environment(job_folder, os.getpid(), environment)
+            environment |= worker_environment(job_folder, environment)
             beat = str(folder / "beat") if rank == 0 else ""
             script = str(_HERE / "capture_target.py")
             arguments = [str(heartbeat), beat, store, str(rank), str(ranks)]

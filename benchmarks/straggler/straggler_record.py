@@ -54,7 +54,7 @@ def main() -> None:
         command += [f"--width={options.width}"]
     with tempfile.TemporaryDirectory() as folder:
         base = {**os.environ, "OMP_NUM_THREADS": "1"}
-        environment = base | worker_environment(Path(folder), os.getpid(), base)
+        environment = base | worker_environment(Path(folder), base)
         job = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         rows: set[Row] = set()
         waits: list[Wait] = []

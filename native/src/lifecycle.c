@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/ancestors.h"
+#include "core/identity.h"
 #include "core/recorder.h"
 #include "core/room.h"
 #include "device/timing.h"
@@ -94,7 +95,7 @@ static bool is_helper(const char *directory)
         return false;
     bool was_forked = loaded_pid != 0 && getpid() != loaded_pid;
     return (was_forked && rank == loaded_rank) ||
-           rk_ancestor_records(directory, rank, number_from("RELKIT_TRACER_PID", 0));
+           rk_ancestor_records(directory, rank, rk_process_named("RELKIT_TRACER"));
 }
 
 /* What only a rank does. */
@@ -104,19 +105,24 @@ static bool communicates(enum rk_hook_id hook)
     return kind == RK_COLLECTIVE || kind == RK_P2P || hook == RK_HOOK_MARK_STEP;
 }
 
+static bool is_launchers_child(void)
+{
+    pid_t launcher = rk_process_named("RELKIT_TRACER");
+    return launcher != 0 && getppid() == launcher;
+}
+
 /* The launcher counts on its own children only. */
 static bool is_one_too_many(const char *directory)
 {
     int32_t limit = number_from("RELKIT_HOOK_FILES", 0);
-    return limit > 0 && getppid() != number_from("RELKIT_TRACER_PID", 0) &&
-           rk_recorders_in(directory, limit) >= limit;
+    return limit > 0 && !is_launchers_child() && rk_recorders_in(directory, limit) >= limit;
 }
 
 static void let_the_launcher_look(void)
 {
     /* Under yama ptrace_scope 1 only an ancestor may attach; the collectors that the launcher
      * starts are its children, which this covers too. Harmless where there is no yama. */
-    int32_t tracer = number_from("RELKIT_TRACER_PID", 0);
+    pid_t tracer = rk_process_named("RELKIT_TRACER");
     if (tracer > 1)
         prctl(PR_SET_PTRACER, (unsigned long)tracer, 0, 0, 0);
 }

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from relkit.files.private_file import is_private_folder
 from relkit.process import procfs
+from relkit.process.identity import ProcessFinder, ProcessIdentity, own_identity
 from relkit.text.job_id import safe_job_id
 
 SUFFIX, NOW_SUFFIX = ".journal", ".now"
@@ -23,7 +24,8 @@ MAX_JOBS = 64
 # Launchers of one job and host, of runs that have ended, whose journals are kept.
 MAX_ENDED = 32
 _SHARED_MEMORY = Path("/dev/shm")
-_NAME = re.compile(r"([1-9][0-9]{0,9})-([0-9]{1,20})\.journal")
+# The PID namespace is named where it is a container's: it may share /dev/shm with others.
+_NAME = re.compile(r"([1-9][0-9]{0,9})-([0-9]{1,20})(?:-([0-9]{1,20}))?\.journal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +33,19 @@ class JournalFile:
     """A journal on this host.
 
     Args:
-        path: of the file; pid, start_ticks: of the launcher that writes it.
+        path: of the file; launcher: that writes it.
     """
 
     path: Path
-    pid: int
-    start_ticks: int
+    launcher: ProcessIdentity
 
     @property
     def is_live(self) -> bool:
-        """Its launcher still runs."""
-        return procfs.is_same_process(self.pid, self.start_ticks)
+        """Its launcher still runs, or may run where it cannot be seen from here."""
+        number = ProcessFinder().number_of(self.launcher)
+        if number is None:
+            return not procfs.has_kernels_pids()
+        return procfs.is_same_process(number, self.launcher.start_ticks)
 
     @property
     def changed_s(self) -> float:
@@ -74,8 +78,9 @@ def make(job_id: str) -> Path:
     # The newest now, for launchers of other jobs that sweep before the journal is there.
     os.utime(folder)
     _sweep(folder)
-    pid = os.getpid()
-    return folder / f"{pid}-{procfs.start_ticks(pid)}{SUFFIX}"
+    me = own_identity()
+    inside = "" if procfs.has_kernels_pids() else f"-{me.namespace}"
+    return folder / f"{me.pid}-{me.start_ticks}{inside}{SUFFIX}"
 
 
 def _sweep(mine: Path) -> None:
@@ -97,11 +102,15 @@ def _sweep(mine: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _launcher(pid: str, start_ticks: str, namespace: str | None) -> ProcessIdentity:
+    return ProcessIdentity(int(pid), int(start_ticks), int(namespace or procfs.FIRST_PID_NAMESPACE))
+
+
 def journals_in(folder: Path) -> tuple[JournalFile, ...]:
     """The journals of a job's folder, in no order."""
     with suppress(OSError):
         return tuple(
-            JournalFile(path, int(match[1]), int(match[2]))
+            JournalFile(path, _launcher(*match.groups()))
             for path in folder.iterdir()
             if (match := _NAME.fullmatch(path.name))
         )

@@ -101,7 +101,7 @@ def _query_platforms(timeout_s: float) -> tuple[tuple[PlatformFacts, ...], str]:
     """(runtimes that are here, why that is not known), from a child under the hook."""
     with tempfile.TemporaryDirectory(prefix="relkit-doctor-") as folder:
         try:
-            extra = environment.worker_environment(Path(folder), os.getpid(), os.environ)
+            extra = environment.worker_environment(Path(folder), os.environ)
             child = subprocess.run(
                 [sys.executable, "-m", "relkit.doctor.platforms"],
                 env={**os.environ, **extra},

@@ -19,10 +19,10 @@ from relkit.hook.state_file import StateFile, open_state_file
 from relkit.hook.threads import (
     ThreadStatus,
     run_time_ns,
-    start_ticks,
     thread_status,
     thread_statuses,
 )
+from relkit.process import procfs
 
 # Half of the hook's entries, so that two collectors at once do not overwrite each other's answers.
 BATCH = 128
@@ -140,7 +140,7 @@ def ensure_handler(state: HookState, signal_number: int) -> None:
     Raises:
         CaptureFailed: another process has the pid now, or the handler is gone.
     """
-    if not state.start_ticks or start_ticks(state.pid) != state.start_ticks:
+    if not state.start_ticks or procfs.start_ticks(state.pid) != state.start_ticks:
         raise CaptureFailed(f"process {state.pid} has ended")
     status = thread_status(state.pid, state.pid)
     if status is None or not status.handles(signal_number):
@@ -158,6 +158,8 @@ def _ask(
     begin = time.monotonic()
     generation = request.new_generation()
     unasked = {thread.os_thread_id: thread for thread in threads}
+    # By the number under which a thread answers.
+    names = {thread.own_id or tid: tid for tid, thread in unasked.items()}
     had_ns: dict[int, int | None] = {}
     asked: set[int] = set()
     silent = _Silent(pid)
@@ -176,7 +178,7 @@ def _ask(
             else:
                 missed[tid] = reason
             del unasked[tid]
-        answers |= _answers(file, generation, asked)
+        answers |= _answers(file, generation, names, asked)
         asked -= silent.for_good(asked - answers.keys(), missed)
         waited_s = time.monotonic() - begin
         if waited_s >= left_s or (
@@ -277,13 +279,16 @@ def _send(
     return None
 
 
-def _answers(file: StateFile, generation: int, tids: set[int]) -> dict[int, np.void]:
+def _answers(
+    file: StateFile, generation: int, names: Mapping[int, int], tids: set[int]
+) -> dict[int, np.void]:
     offset, count = int(file.header["captures_at"]), int(file.header["capture_count"])
     before = file.rows(offset, layout.CAPTURE, count)
     sequence_after = file.rows(offset, layout.CAPTURE, count)["seq"]
     settled = (before["seq"] == sequence_after) & (before["seq"] % 2 == 0)
     mine = before[settled & (before["generation"] == generation)]
-    return {int(row["tid"]): row for row in mine if int(row["tid"]) in tids}
+    named = {names.get(int(row["tid"]), 0): row for row in mine}
+    return {tid: row for tid, row in named.items() if tid in tids}
 
 
 def _thread(thread: ThreadStatus, row: np.void) -> RawThread:

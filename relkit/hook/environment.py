@@ -17,7 +17,7 @@ from pathlib import Path
 from relkit.errors import HookUnavailable, UnwritablePath, UsageProblem
 from relkit.files.private_file import is_private_folder
 from relkit.hook.locate import hook_library
-from relkit.process import procfs
+from relkit.process.identity import own_identity
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _NODE, _MAX_SHARED_NAME = ".node-", 80
@@ -139,12 +139,11 @@ def remove_job_dir(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def worker_environment(job_dir: Path, tracer_pid: int, base: Mapping[str, str]) -> dict[str, str]:
-    """The variables to add to a worker's environment so that it records.
+def worker_environment(job_dir: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """The variables to add to a worker's environment so that it records, for this process to read.
 
     Args:
         job_dir: folder that prepare_job_dir made.
-        tracer_pid: process whose children may read the worker's stacks (the launcher).
         base: the environment that the worker would get otherwise.
 
     Returns:
@@ -169,7 +168,7 @@ def worker_environment(job_dir: Path, tracer_pid: int, base: Mapping[str, str]) 
     return {
         "LD_PRELOAD": ":".join(present),
         "RELKIT_HOOK_DIR": str(job_dir),
-        "RELKIT_TRACER_PID": str(tracer_pid),
+        "RELKIT_TRACER": own_identity().to_text(),
         **_sanitizer_options(base.get(_SANITIZER, "")),
     }
 
@@ -213,14 +212,3 @@ def _really_allocate(folder: Path, size: int) -> None:
     finally:
         os.close(descriptor)
         Path(name).unlink(missing_ok=True)
-
-
-def writer_lives(recorder: Path) -> bool:
-    """Whether the process that records into this file still runs."""
-    pid = recorder.stem
-    return pid.isdecimal() and procfs.is_same_process(int(pid), 0)
-
-
-def is_recorded(job_dir: Path) -> bool:
-    """Whether a process that still runs records into a job's folder."""
-    return any(writer_lives(path) for path in job_dir.glob("*.rkhook"))

@@ -14,6 +14,7 @@ from relkit.hook import layout
 from relkit.hook.model import Communicator
 from relkit.hook.reader import communicators_of, hooks_of
 from relkit.hook.state_file import Rows, StateFile, check, read_header
+from relkit.process.identity import ProcessIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,9 @@ class EventReader:
                 raise BadDump(f"{path.name}: {error.strerror}") from error
             raise
         self.pid, self.rank = int(header["pid"]), int(header["rank"])
-        self.start_ticks, self.world_size = int(header["start_ticks"]), int(header["world_size"])
+        self.world_size = int(header["world_size"])
+        ticks, namespace = int(header["start_ticks"]), int(header["pid_namespace"])
+        self.identity = ProcessIdentity(self.pid, ticks, namespace)
         self.boot_to_unix_ns = int(header["anchor_realtime_ns"]) - int(
             header["anchor_monotonic_ns"]
         )

@@ -21,6 +21,8 @@ class HeldFiles:
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[int, int, str]] = {}
+        # What removed() has found last.
+        self.lost: dict[int, Path] = {}
 
     def __del__(self) -> None:
         self.keep_only(())
@@ -52,8 +54,9 @@ class HeldFiles:
         Args:
             present: names of the files that are in the folder.
         """
-        return {
+        self.lost = {
             pid: Path(f"/proc/{os.getpid()}/fd/{descriptor}")
             for pid, (descriptor, start_ticks, name) in self._held.items()
             if name not in present and procfs.is_same_process(pid, start_ticks)
         }
+        return self.lost

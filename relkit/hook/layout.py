@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-VERSION = 4
+VERSION = 5
 MAGIC = b"RELKHOOK"
 ENDIAN = 0x01020304
 
@@ -69,6 +69,7 @@ HEADER = np.dtype(
         ("peer_bytes", "<u4"),
         ("peer_count", "<u4"),
         ("peers_dropped", "<u8"),
+        ("pid_namespace", "<u8"),
     ]
 )
 

@@ -121,7 +121,8 @@ class HookState:
 
     Args:
         pid: process; start_ticks: its start time (/proc/PID/stat field 22), so that a reused
-            pid is not taken for it.
+            pid is not taken for it; pid_namespace: inode of the PID namespace that the number is
+            of, 0 where that is not known.
         rank, local_rank, world_size: from RANK, LOCAL_RANK, WORLD_SIZE at its first hooked call
             (-1 where unset).
         now_ns: CLOCK_MONOTONIC when it was read, on the same host.
@@ -163,6 +164,7 @@ class HookState:
     notes: tuple[str, ...] = ()
     transfers: tuple[TransferCount, ...] = ()
     uncounted: int = 0
+    pid_namespace: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types, for the store between nodes and for the dump file."""

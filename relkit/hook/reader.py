@@ -16,7 +16,8 @@ from relkit.hook import layout
 from relkit.hook.model import Communicator, HookState, Op, OpKind, TransferCount
 from relkit.hook.state_file import Rows, StateFile, open_state_file
 
-_FILE_NAME = re.compile(r"[1-9][0-9]*\.rkhook")
+# Of a process of another PID namespace than the launcher's, that namespace is in it as well.
+_FILE_NAME = re.compile(r"([1-9][0-9]*)(?:\.([0-9]+))?\.rkhook")
 _KINDS = {int(kind): kind for kind in OpKind}
 
 # A slot that changes under every one of so many reads finishes operations all the time, and holds
@@ -36,10 +37,16 @@ _HISTORY_ROWS = 2 * HISTORY
 def state_files(job_dir: Path) -> list[Path]:
     """The recorder files in a job's folder, by pid; empty where there is no such folder."""
     try:
-        paths = [path for path in job_dir.iterdir() if _FILE_NAME.fullmatch(path.name)]
+        paths = {path: match for path in job_dir.iterdir() if (match := name_of(path))}
     except OSError:
         return []
-    return sorted(paths, key=lambda path: int(path.stem))
+    return sorted(paths, key=paths.__getitem__)
+
+
+def name_of(path: Path) -> tuple[int, int] | None:
+    """Process and PID namespace (0: the launcher's) by a recorder file's name; None for others."""
+    match = _FILE_NAME.fullmatch(path.name)
+    return None if match is None else (int(match[1]), int(match[2] or 0))
 
 
 def read_state(path: Path, *, recent: bool = True, history: bool = True) -> HookState:
@@ -106,6 +113,7 @@ def read_state(path: Path, *, recent: bool = True, history: bool = True) -> Hook
         ),
         transfers=transfers,
         uncounted=int(newest["peers_dropped"]),
+        pid_namespace=int(newest["pid_namespace"]),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 # In place of an error number: native/src/core/state_file.h has it too.
 _TOO_MANY_FILES = 0
-_FILE_NAME = re.compile(r"([1-9][0-9]*)\.refused-([0-9]{1,5})")
+_FILE_NAME = re.compile(r"([1-9][0-9]*)(?:\.[0-9]+)?\.refused-([0-9]{1,5})")
 
 
 @dataclass(frozen=True, slots=True)

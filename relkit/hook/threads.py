@@ -11,7 +11,8 @@ class ThreadStatus:
     """One thread, as /proc/PID/task/TID/status shows it.
 
     Args:
-        os_thread_id: kernel thread id; name: its comm; state: one letter.
+        os_thread_id: kernel thread id; own_id: the one by which it knows itself, another one in a
+            PID namespace of its own; name: its comm; state: one letter.
         blocked, caught: bit n-1 stands for signal n.
     """
 
@@ -20,6 +21,7 @@ class ThreadStatus:
     state: str
     blocked: int
     caught: int
+    own_id: int = 0
 
     def handles(self, signal_number: int) -> bool:
         """The process has a handler for it: it will not die of it."""
@@ -62,8 +64,9 @@ def thread_status(pid: int, tid: int) -> ThreadStatus | None:
             state=fields["State"].strip()[:1],
             blocked=int(fields["SigBlk"], 16),
             caught=int(fields["SigCgt"], 16),
+            own_id=int(fields.get("NSpid", str(tid)).split()[-1]),
         )
-    except (KeyError, ValueError):
+    except (LookupError, ValueError):
         return None
 
 
@@ -73,12 +76,3 @@ def run_time_ns(pid: int, tid: int) -> int | None:
         return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return None
-
-
-def start_ticks(pid: int) -> int:
-    """When a process started, in clock ticks since boot; 0 where it is gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        return int(stat.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import signal
 import socket
 import sys
@@ -66,6 +65,7 @@ from relkit.launch.straggler.exclusion import Excluded
 from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.net.operator_secret import derive
 from relkit.post_mortem.collector import HostDeaths, WorkerFiles
+from relkit.process import identity
 from relkit.ranks import RankSet
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class MonitoredAgent(LocalElasticAgent):
     def _job_id(self) -> str:
         job_id = str(self._worker_group.spec.rdzv_handler.get_run_id())
         # torchrun's default id: every such job has it, and their files must not mix.
-        return f"none-{os.getpid()}" if job_id == "none" else job_id
+        return f"none-{identity.own_name()}" if job_id == "none" else job_id
 
     def _job_key(self) -> bytes:
         secret = self.services.secret
@@ -244,7 +244,7 @@ class MonitoredAgent(LocalElasticAgent):
             extra = {**extra, **self.services.slots.begin(self._slots(worker_group, job_id))}
         is_timed = stragglers is not None and job_dir is not None
         sockets, world_size = self.services.sockets, worker_group.workers[0].world_size
-        extra |= seen_environment(sockets, is_timed=is_timed, launcher_pid=os.getpid())
+        extra |= seen_environment(sockets, is_timed=is_timed)
         extra |= self._more_environment(job_dir)
         # Before there are workers to watch, as a store may be slow to connect to.
         self._end_notes = self._mailbox(worker_group, "end-")

@@ -12,21 +12,20 @@ from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.state_source import StateSource
 from relkit.launch.hang.worker_servers import EVERY_S, WorkerServers
 from relkit.launch.job.socket_folder import SocketFolder
+from relkit.process.identity import own_identity
 
 
-def seen_environment(
-    sockets: SocketFolder | None, *, is_timed: bool, launcher_pid: int = 0
-) -> dict[str, str]:
+def seen_environment(sockets: SocketFolder | None, *, is_timed: bool) -> dict[str, str]:
     """What workers need in their environment to be seen beyond the hook.
 
     Args:
         sockets: see live_observer.
-        is_timed: pauses of the worker's own are marked in the recorder of the hook.
-        launcher_pid: such a worker ends with this process; 0 for none.
+        is_timed: pauses of the worker's own are marked in the recorder of the hook; such a worker
+            ends with this process.
     """
     extra = {} if sockets is None else sockets.begin()
-    if is_timed and launcher_pid:
-        extra["RELKIT_LAUNCHER_PID"] = str(launcher_pid)
+    if is_timed:
+        extra["RELKIT_LAUNCHER"] = own_identity().to_text()
     return {**bootstrap_environment(os.environ), **extra} if is_timed or extra else {}
 
 

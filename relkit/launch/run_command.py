@@ -268,7 +268,7 @@ def run_command(
                     deaths.look()
                 if monitor.action() is not None:
                     log("the job hangs and is ended (--on-hang abort)")
-                    end_tree(child, [rank.pid for rank in observer.discover()])
+                    end_tree(child, observer.living())
                     return EXIT_PROBLEM
                 time.sleep(POLL_S)
             # Ranks that end because somebody asked for it have not failed.

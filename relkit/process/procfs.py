@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 from dataclasses import dataclass
+from functools import lru_cache
 from io import FileIO
 from pathlib import Path
 
@@ -24,7 +25,7 @@ GONE = "gone"
 _STANDBY = "relkit-standby"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # The first PID namespace's inode: PROC_PID_INIT_INO in include/linux/proc_ns.h.
-_FIRST_PID_NAMESPACE = "pid:[4026531836]"
+FIRST_PID_NAMESPACE = 4026531836
 # Field 9 of /proc/PID/stat, counted from the state on, which is field 3 (proc(5)), and a flag of
 # include/linux/sched.h.
 _FLAGS_FIELD, _PF_EXITING = 6, 0x4
@@ -57,6 +58,27 @@ class ThreadFacts:
     blocked: int = 0
     caught: int = 0
     stop_pending: bool = False
+
+
+def is_own() -> bool:
+    """The numbers in /proc are those by which this process knows others.
+
+    In a PID namespace that was made without mounting /proc again they are other processes'.
+    """
+    return _is_own(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _is_own(pid: int) -> bool:
+    try:
+        return os.readlink("/proc/self") == str(pid)  # noqa: PTH115
+    except OSError:
+        return False
+
+
+def _folder(pid: int) -> str:
+    """The folder of a process; one that does not exist where /proc shows others by that number."""
+    return f"/proc/{pid}" if is_own() else "/proc/-"
 
 
 def _text(path: Path | str) -> str:
@@ -106,7 +128,7 @@ def _first_number(text: str) -> int:
 
 def thread(pid: int, os_thread_id: int) -> ThreadFacts | None:
     """One thread's facts; None where it is gone."""
-    folder = Path(f"/proc/{pid}/task/{os_thread_id}")
+    folder = Path(f"{_folder(pid)}/task/{os_thread_id}")
     fields = _status_fields(_text(folder / "status"))
     if not fields.get("State"):
         return None
@@ -128,7 +150,7 @@ def thread(pid: int, os_thread_id: int) -> ThreadFacts | None:
 def thread_ids(pid: int) -> tuple[int, ...]:
     """Ids of all threads in order of creation; empty where the process is gone."""
     try:
-        names = [entry.name for entry in Path(f"/proc/{pid}/task").iterdir()]
+        names = [entry.name for entry in Path(f"{_folder(pid)}/task").iterdir()]
     except OSError as error:
         _raise_if_blind(error)
         return ()
@@ -143,21 +165,21 @@ def threads(pid: int) -> tuple[ThreadFacts, ...]:
 
 def is_standby(pid: int) -> bool:
     """It waits to become a worker: a warm standby, which has a worker's command and environment."""
-    return _status_fields(_text(Path(f"/proc/{pid}/status"))).get("Name") == _STANDBY
+    return _status_fields(_text(f"{_folder(pid)}/status")).get("Name") == _STANDBY
 
 
 def process_state(pid: int) -> str:
     """The main thread's state as /proc words it, e.g. "S (sleeping)"; "gone" for no process."""
-    return _status_fields(_text(Path(f"/proc/{pid}/status"))).get("State") or GONE
+    return _status_fields(_text(f"{_folder(pid)}/status")).get("State") or GONE
 
 
 def is_ending(pid: int) -> bool:
     """It is ending or gone, or will end as soon as it runs: a signal that asks it to is pending."""
-    fields = _status_fields(_text(f"/proc/{pid}/status"))
+    fields = _status_fields(_text(f"{_folder(pid)}/status"))
     pending = (_mask(fields, "SigPnd") | _mask(fields, "ShdPnd")) & ~_mask(fields, "SigBlk")
     # A process that is stopped, or waits for a device, may never run again.
     may_run = fields.get("State", "")[:1] not in ("T", "t", "D")
-    return bool(pending & _END_SIGNALS and may_run) or is_exiting(_text(f"/proc/{pid}/stat"))
+    return bool(pending & _END_SIGNALS and may_run) or is_exiting(_text(f"{_folder(pid)}/stat"))
 
 
 def is_exiting(stat: str) -> bool:
@@ -173,7 +195,7 @@ def _fields_of(stat: str) -> list[str]:
 
 
 def _stat_fields(pid: int) -> list[str]:
-    return _fields_of(_text(f"/proc/{pid}/stat"))
+    return _fields_of(_text(f"{_folder(pid)}/stat"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +228,7 @@ def process(pid: int) -> ProcessFacts:
 
 def has_kernels_pids() -> bool:
     """Processes have the numbers here that the kernel itself writes, which no container has."""
-    try:
-        return os.readlink("/proc/self/ns/pid") == _FIRST_PID_NAMESPACE  # noqa: PTH115
-    except OSError:
-        return False
+    return pid_namespace(os.getpid()) == FIRST_PID_NAMESPACE
 
 
 def start_ticks(pid: int) -> int:
@@ -225,13 +244,47 @@ def cpu_s(pid: int) -> float:
 
 def cpu_wait_s(pid: int) -> float:
     """Seconds for which the main thread was ready to run and got no CPU; 0.0 where unknown."""
-    words = _text(f"/proc/{pid}/schedstat").split()
+    words = _text(f"{_folder(pid)}/schedstat").split()
     return int(words[1]) / 1e9 if len(words) > 1 and words[1].isdecimal() else 0.0
 
 
 def is_same_process(pid: int, ticks: int) -> bool:
     """The process exists, is no zombie, and (where ticks is not 0) started at that time."""
     return process(pid).runs(ticks)
+
+
+def all_pids() -> tuple[int, ...]:
+    """All processes that can be seen here."""
+    if not is_own():
+        return ()
+    try:
+        return tuple(int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
+    except OSError:
+        return ()
+
+
+def pid_namespace(pid: int) -> int:
+    """Inode of a process's PID namespace; 0 where it is gone, or the kernel will not say."""
+    try:
+        name = os.readlink(f"{_folder(pid)}/ns/pid")  # noqa: PTH115
+    except OSError:
+        return 0
+    return whole_number(name.removeprefix("pid:[").removesuffix("]")) or 0
+
+
+def has_own_clock(pid: int) -> bool:
+    """The process is in another time namespace, so that its times are not this process's."""
+    try:
+        theirs = os.readlink(f"{_folder(pid)}/ns/time")  # noqa: PTH115
+        return theirs != os.readlink("/proc/self/ns/time")  # noqa: PTH115
+    except OSError:
+        return False
+
+
+def own_number(pid: int) -> int:
+    """The number by which a process knows itself, in its own PID namespace; 0 where it is gone."""
+    listed = _status_fields(_text(f"{_folder(pid)}/status")).get("NSpid", "").split()
+    return (whole_number(listed[-1]) or 0) if listed else 0
 
 
 def parent(pid: int) -> int:
@@ -244,7 +297,7 @@ def children(pid: int) -> tuple[int, ...]:
     """Pids of the direct children, whichever thread forked them."""
     pids: set[int] = set()
     for os_thread_id in thread_ids(pid):
-        listed = _text(Path(f"/proc/{pid}/task/{os_thread_id}/children"))
+        listed = _text(Path(f"{_folder(pid)}/task/{os_thread_id}/children"))
         pids.update(int(word) for word in listed.split())
     return tuple(sorted(pids))
 
@@ -292,7 +345,7 @@ def rank_environment(pid: int, timeout_s: float = 0.5) -> dict[str, str]:
         timeout_s: how long to wait for the kernel, s.
     """
     wanted = {b"RANK", b"LOCAL_RANK", b"WORLD_SIZE"}
-    raw = read_within(f"/proc/{pid}/environ", timeout_s) or b""
+    raw = read_within(f"{_folder(pid)}/environ", timeout_s) or b""
     pairs = (item.partition(b"=") for item in raw.split(b"\0"))
     return {
         name.decode(): value.decode("ascii", "replace")
@@ -305,7 +358,7 @@ def moves(pid: int) -> dict[int, tuple[str, int]]:
     """Each thread's (state, switches): equal twice and not R = it did not run in between."""
     moved: dict[int, tuple[str, int]] = {}
     for os_thread_id in thread_ids(pid):
-        fields = _status_fields(_text(Path(f"/proc/{pid}/task/{os_thread_id}/status")))
+        fields = _status_fields(_text(Path(f"{_folder(pid)}/task/{os_thread_id}/status")))
         if fields.get("State"):
             moved[os_thread_id] = (fields["State"][0], _switches(fields))
     return moved
@@ -313,4 +366,4 @@ def moves(pid: int) -> dict[int, tuple[str, int]]:
 
 def tracer(pid: int) -> int:
     """Pid of the debugger attached to the process, 0 for none."""
-    return _first_number(_status_fields(_text(Path(f"/proc/{pid}/status"))).get("TracerPid", ""))
+    return _first_number(_status_fields(_text(f"{_folder(pid)}/status")).get("TracerPid", ""))

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import RelkitError
+from relkit.hook.owner import recorder_of_self
 from relkit.hook.reader import read_state
 from relkit.hook.release import release
 
@@ -88,8 +89,7 @@ def own_recorder() -> Path | None:
     folder = os.environ.get("RELKIT_HOOK_DIR")
     if not folder or os.environ.get("RELKIT_HOOK_DISABLE") == "1":
         return None
-    path = Path(folder) / f"{os.getpid()}.rkhook"
-    return path if path.is_file() else None
+    return recorder_of_self(Path(folder))
 
 
 def shut_connections(

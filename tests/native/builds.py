@@ -64,7 +64,7 @@ def worker_environment_of(
     before = {name: os.environ.get(name) for name in library}
     os.environ.update(library)
     try:
-        return worker_environment(folder, os.getpid(), base)
+        return worker_environment(folder, base)
     finally:
         for name, value in before.items():
             if value is None:

@@ -58,7 +58,7 @@ class Recording:
 
     def environment(self) -> dict[str, str]:
         base = {**os.environ, "FAKE_TORCH": str(self.fake_torch), **self.extra}
-        return {**base, **worker_environment(self.folder, os.getpid(), base)}
+        return {**base, **worker_environment(self.folder, base)}
 
     def run(self, code: str, *arguments: str, **variables: str) -> str:
         """Run a Python victim to its end; its output."""

@@ -47,7 +47,7 @@ def environ(hook: bool) -> Iterator[dict[str, str]]:
         yield {}
         return
     folder = prepare_job_dir(f"free-{os.getpid()}", SIZE)
-    yield worker_environment(folder, os.getpid(), os.environ)
+    yield worker_environment(folder, os.environ)
     remove_job_dir(folder)
 
 

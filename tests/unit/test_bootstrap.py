@@ -7,12 +7,14 @@ import select
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from relkit.bootstrap import FOLDER, bootstrap_environment
 from relkit.hook.locate import hook_library
+from relkit.process.identity import own_identity, own_namespace
 
 
 def run(code: str, **environment: str) -> str:
@@ -108,7 +110,8 @@ def test_a_hook_without_marks_is_no_harm(tmp_path: Path) -> None:
 # Starts a rank, prints its pid, and stays until it is ended.
 _LAUNCHER = """
 import os, subprocess, sys
-os.environ.update(RANK="0", RELKIT_LAUNCHER_PID=str(os.getpid()))
+from relkit.process.identity import own_identity
+os.environ.update(RANK="0", RELKIT_LAUNCHER=own_identity().to_text())
 code = "import signal; print('up', flush=True); signal.pause()"
 rank = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 rank.stdout.readline()
@@ -141,17 +144,55 @@ def test_a_rank_ends_with_its_launcher() -> None:
     assert ended
 
 
-def test_a_rank_whose_launcher_has_ended_already_does_not_start() -> None:
+def strangers() -> dict[str, str]:
+    """Launchers that are not this process's parent, by what tells it."""
     gone = subprocess.Popen(["true"])
+    me = own_identity()
+    texts = {
+        "a number alone": str(me.pid),
+        "another start": replace(me, start_ticks=me.start_ticks + 1).to_text(),
+        "another namespace": replace(me, namespace=me.namespace + 1).to_text(),
+        "no namespace": replace(me, namespace=0).to_text(),
+        "another host": me.to_text()[:-1] + "x",
+        "no host": me.to_text().rpartition("/")[0] + "/",
+        "one that has ended": replace(me, pid=gone.pid).to_text(),
+        "nonsense": "//////",
+    }
     gone.wait()
+    return texts
+
+
+@pytest.mark.parametrize("what", strangers())
+def test_a_rank_is_left_alone_that_is_not_known_to_be_the_launchers_child(what: str) -> None:
+    """In a container, on another host by srun, or below a script that outlives its launcher."""
+    code = (
+        "import ctypes; n = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(n)); print(n)"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", "print('started')"],
-        env=rank_environment(RANK="0", RELKIT_LAUNCHER_PID=str(gone.pid)),
+        [sys.executable, "-c", code],
+        env=rank_environment(RANK="0", RELKIT_LAUNCHER=strangers()[what]),
         capture_output=True,
+        text=True,
         timeout=50,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")
+    assert (done.returncode, done.stdout) == (0, "c_int(0)\n")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("mounts", [(), ("--mount-proc",)], ids=["the host's /proc", "its own"])
+def test_a_rank_in_a_pid_namespace_of_its_own_starts(mounts: tuple[str, ...]) -> None:
+    namespace = ["unshare", "--pid", "--fork", *mounts]
+    code = "import os; print(os.getpid())"
+    done = subprocess.run(
+        [*namespace, "sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", code],
+        env=rank_environment(RANK="0", RELKIT_LAUNCHER=own_identity().to_text()),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "2\n")
 
 
 @pytest.mark.parametrize(("of", "signal_number"), [("", 9), ("1", 0)])
@@ -162,7 +203,7 @@ def test_only_the_rank_itself_is_ended_with_the_launcher(of: str, signal_number:
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=rank_environment(RANK="0", RELKIT_LAUNCHER_PID=str(os.getpid()), **marked),
+        env=rank_environment(RANK="0", RELKIT_LAUNCHER=own_identity().to_text(), **marked),
         capture_output=True,
         text=True,
         timeout=50,
@@ -226,7 +267,8 @@ def test_a_rank_without_the_hook_serves_from_its_first_group_to_its_end(tmp_path
     lines = run(_JOB, RANK="0", PYTHONPATH=path, RELKIT_SOCKET_DIR=str(tmp_path)).splitlines()
     pid = lines[-2]
     assert lines == [
-        "group gloo", f"serves {pid}.sock", "Makes a group. 5", "group again", pid, "ends",
+        "group gloo", f"serves {pid}.{own_namespace()}.sock", "Makes a group. 5", "group again",
+        pid, "ends",
     ]  # fmt: skip
 
 
@@ -248,7 +290,8 @@ _SHORT = """
 import os
 import torch.distributed as dist
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-print(os.listdir(os.environ["RELKIT_SOCKET_DIR"]) == [f"{os.getpid()}.sock"])
+namespace = os.stat("/proc/self/ns/pid").st_ino
+print(os.listdir(os.environ["RELKIT_SOCKET_DIR"]) == [f"{os.getpid()}.{namespace}.sock"])
 """
 
 

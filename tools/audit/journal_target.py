@@ -10,6 +10,7 @@ from relkit.accounting.read_journal import read_journal
 from relkit.accounting.records import What
 from relkit.accounting.report import HEADER, report_of, rows_of
 from relkit.output import as_json, as_text
+from relkit.process.identity import ProcessIdentity
 from relkit.reports import html
 from tests.unit.accounting.stories import Story
 from tools.audit.target import Target, reads_file
@@ -26,7 +27,7 @@ def _journals(_: Path) -> Sequence[bytes]:
 
 
 def _read(path: Path) -> None:
-    journal = read_journal(JournalFile(path, 1, 1))
+    journal = read_journal(JournalFile(path, ProcessIdentity(1, 1, 1)))
     report = report_of([journal, journal], argv=(), started=0.0)
     assert all(len(row) == len(HEADER) for row in rows_of(report.facts))
     as_text(report)

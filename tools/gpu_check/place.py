@@ -62,7 +62,7 @@ def run_job(
     # Where the files of a job's recorders are, too.
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         base = {**os.environ, **(environment or {})}
-        extra = worker_environment(Path(folder), os.getpid(), base) if hook else {}
+        extra = worker_environment(Path(folder), base) if hook else {}
         code, output = run(command, base | extra, limit_s)
         states = tuple(read_state(path) for path in state_files(Path(folder)))
     return Ran(code, last_json(output), states, output[-_TAIL:])

@@ -1,4 +1,4 @@
-/* Layout of the shared-memory file <pid>.rkhook, version 4. docs/log-format.md explains it and
+/* Layout of the shared-memory file <pid>.rkhook, version 5. docs/log-format.md explains it and
  * relkit/hook/layout.py reads it; a test compares that file with this one field by field.
  *
  * The process writes, other processes only read. Words that change while others look are atomic
@@ -12,7 +12,7 @@
 #define RK_MAGIC "RELKHOOK"
 #define RK_STATE_SUFFIX ".rkhook"
 #define RK_ENDIAN 0x01020304u
-#define RK_VERSION 4u
+#define RK_VERSION 5u
 
 enum {
     RK_MAX_HOOKS = 256,
@@ -203,6 +203,7 @@ struct rk_header {
     uint64_t peers_at;
     uint32_t peer_bytes, peer_count;
     _Atomic uint64_t peers_dropped; /* transfers that found no rk_peer, and have no number */
+    uint64_t pid_namespace;         /* inode of the namespace in which it is `pid`; 0 = not known */
 };
 
 /* What a request carries in the signal's value: kind and magic above the generation, so that a

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "identity.h"
 #include "process_stat.h"
 #include "state_file.h"
 
@@ -28,6 +29,8 @@ static bool records(const char *directory, pid_t pid, int32_t rank)
 
 bool rk_ancestor_records(const char *directory, int32_t rank, pid_t top)
 {
+    if (!rk_proc_is_own())
+        return false;
     pid_t pid = getppid();
     for (int i = 0; i < MAX_ANCESTORS && pid > 1 && pid != top; i++) {
         if (records(directory, pid, rank))

@@ -25,7 +25,14 @@ size_t rk_append_number(char *text, size_t length, unsigned value)
 uint64_t rk_process_stat(pid_t pid, int field)
 {
     char line[STAT_LINE], path[STAT_PATH] = "/proc/";
-    size_t length = rk_append_number(path, strlen(path), (unsigned)pid);
+    size_t length = strlen(path);
+    if (pid == 0) {
+        /* By its number, /proc of another PID namespace would show another process. */
+        memcpy(path + length, "self", sizeof "self");
+        length += strlen("self");
+    } else {
+        length = rk_append_number(path, length, (unsigned)pid);
+    }
     memcpy(path + length, "/stat", sizeof "/stat");
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)

@@ -9,7 +9,7 @@
 /* Fields of /proc/PID/stat, as proc(5) counts them. */
 enum { RK_STAT_PARENT = 4, RK_STAT_START_TICKS = 22 };
 
-/* One number of /proc/PID/stat; 0 where there is no such process. */
+/* One number of /proc/PID/stat, of this process where pid is 0; 0 where there is no such process. */
 uint64_t rk_process_stat(pid_t pid, int field);
 
 /* Writes a number and a NUL behind the first `length` bytes of a text; at most 11 bytes.

@@ -9,18 +9,25 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "identity.h"
 #include "process_stat.h"
 #include "room.h"
 
-/* `<directory>/<pid><suffix>`; the suffix is at most 16 bytes long. */
+/* `<directory>/<pid><suffix>`, and `<directory>/<pid>.<namespace><suffix>` in another PID namespace than
+ * the launcher's: there, other processes of the job may have the same number. The suffix is at most 16
+ * bytes long. */
 static int path_of(char *path, const char *directory, pid_t pid, const char *suffix)
 {
     size_t length = strlen(directory);
-    if (length + 32 > RK_PATH_MAX)
+    if (length + 48 > RK_PATH_MAX)
         return -1;
     memcpy(path, directory, length);
     path[length++] = '/';
     length = rk_append_number(path, length, (unsigned)pid);
+    if (rk_is_elsewhere("RELKIT_TRACER")) {
+        path[length++] = '.';
+        length = rk_append_number(path, length, (unsigned)rk_pid_namespace());
+    }
     memcpy(path + length, suffix, strlen(suffix) + 1);
     return 0;
 }
@@ -125,7 +132,8 @@ struct rk_header *rk_state_file_create(const char *directory, const struct rk_ho
     header->peer_count = RK_MAX_PEERS;
     header->file_bytes = RK_FILE_BYTES;
     header->pid = pid;
-    header->start_ticks = rk_process_stat(pid, RK_STAT_START_TICKS);
+    header->start_ticks = rk_process_stat(0, RK_STAT_START_TICKS);
+    header->pid_namespace = rk_pid_namespace();
     header->anchor_monotonic_ns = rk_clock_ns(CLOCK_MONOTONIC);
     header->anchor_realtime_ns = rk_clock_ns(CLOCK_REALTIME);
     memcpy(rk_hooks(header), hooks, hook_count * sizeof(struct rk_hook));

@@ -112,7 +112,7 @@ def _serve() -> None:
     import atexit
     import ctypes
 
-    path = os.path.join(os.environ["RELKIT_SOCKET_DIR"], f"{_PID}.sock")  # noqa: PTH118
+    path = os.path.join(os.environ["RELKIT_SOCKET_DIR"], f"{_name()}.sock")  # noqa: PTH118
     bindings: Any = sys.modules.get("torch._C._distributed_c10d")
     try:
         server = bindings._WorkerServer(path)
@@ -180,23 +180,56 @@ class _Finder:
         return spec
 
 
-def _end_with_launcher(launcher: int) -> None:
+def _namespace() -> str:
+    """Inode of the PID namespace that this process is in; "0" where that is not known."""
+    try:
+        return os.readlink("/proc/self/ns/pid")[len("pid:[") : -1]  # noqa: PTH115
+    except OSError:
+        return "0"
+
+
+def _name() -> str:
+    """Of this process, and of no other one of this host that runs now."""
+    return f"{_PID}.{_namespace()}"
+
+
+def _is_parent(launcher: str) -> bool:
+    """Whether this process is the launcher's child: its number alone may be any process's.
+
+    Args:
+        launcher: PID/START/NAMESPACE/BOOT, as relkit/process/identity.py writes it. False in
+            another PID namespace (a container's), on another host, and where that is not known.
+    """
+    number, _, rest = launcher.partition("/")
+    ticks, _, rest = rest.partition("/")
+    namespace, _, boot = rest.partition("/")
+    if number != str(os.getppid()) or namespace in ("", "0") or namespace != _namespace():
+        return False
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:  # noqa: PTH123
+            is_here = stream.read().strip() == boot
+        with open(f"/proc/{number}/stat", "rb") as stat:  # noqa: PTH123
+            fields = stat.read().rpartition(b")")[2].split()
+    except (OSError, ValueError):
+        return False
+    return is_here and fields[19:20] == [ticks.encode()]
+
+
+def _end_with_launcher(launcher: str) -> None:
     """Have the kernel end this process with its launcher, from here on until it ends.
 
-    A rank that some wrapper has started is not the launcher's child, and is left alone.
+    A rank that some wrapper has started is not the launcher's child, and is left alone; so is what
+    a wrapper starts when the launcher has gone.
     """
+    if not _is_parent(launcher):
+        return
     # The one import that takes time; only a rank does it, and torch would do it anyway.
     import ctypes
 
-    if os.getppid() == launcher:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     # It may have ended before that, and its death is not signalled any more.
-    try:
-        os.kill(launcher, 0)
-    except ProcessLookupError:
+    if str(os.getppid()) != launcher.partition("/")[0]:
         os.kill(_PID, _SIGKILL)
-    except PermissionError:
-        return
 
 
 def _begin() -> None:
@@ -206,13 +239,12 @@ def _begin() -> None:
     if b"RANK" not in environ or not (is_hooked or b"RELKIT_SOCKET_DIR" in environ):
         return
     # What the rank starts inherits this, and is not the rank.
-    if environ.setdefault(b"RELKIT_BOOTSTRAP_PID", b"%d" % _PID) != b"%d" % _PID:
+    me = os.fsencode(_name())
+    if environ.setdefault(b"RELKIT_BOOTSTRAP_PID", me) != me:
         return
     finders: list[Any] = sys.meta_path
     if is_hooked:
-        launcher = environ.get(b"RELKIT_LAUNCHER_PID", b"")
-        if launcher.isdigit():
-            _end_with_launcher(int(launcher))
+        _end_with_launcher(os.fsdecode(environ.get(b"RELKIT_LAUNCHER", b"")))
         gc.callbacks.append(_on_gc)
         finders.insert(0, _Finder("torch.utils.data.dataloader", _watch_loader))
     if b"RELKIT_SOCKET_DIR" in environ:
@@ -222,8 +254,9 @@ def _begin() -> None:
 def _import_notes() -> Any:  # noqa: ANN401
     """What notes the imports of a rank, for a standby to repeat; None where nothing does."""
     environ = os.environb
-    is_rank = environ.get(b"RELKIT_BOOTSTRAP_PID") == b"%d" % _PID
-    if not is_rank or b"RELKIT_IMPORTS_DIR" not in environ or b"RELKIT_STANDBY" in environ:
+    if b"RELKIT_IMPORTS_DIR" not in environ or b"RELKIT_STANDBY" in environ:
+        return None
+    if environ.get(b"RELKIT_BOOTSTRAP_PID") != os.fsencode(_name()):
         return None
     # In this folder, which stands on the path for a moment; it is not the script's to see.
     import relkit_import_notes  # type: ignore[import-not-found]

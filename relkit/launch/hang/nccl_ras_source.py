@@ -60,7 +60,7 @@ class NcclRas:
         """See StateSource."""
         if occasion is not Occasion.HANG or not ranks or self._world_size > MAX_RANKS:
             return SourceReport()
-        pids = {rank.rank: (rank.pid, *procfs.descendants(rank.pid)) for rank in ranks}
+        pids = {rank.rank: _own_numbers(rank.pid) for rank in ranks}
         ours = {pid for each in pids.values() for pid in each}
         end_s = self._clock() + _DEADLINE_S
         try:
@@ -110,6 +110,11 @@ class NcclRas:
             if any(pid in pids and _is_of_this_host(host) for host, pid in _processes(answer)):
                 return answer
         return None
+
+
+def _own_numbers(pid: int) -> tuple[int, ...]:
+    """The numbers by which a process and those below it know themselves, as RAS names them."""
+    return tuple(procfs.own_number(each) for each in (pid, *procfs.descendants(pid)))
 
 
 def _processes(answer: RasAnswer) -> set[tuple[str, int]]:

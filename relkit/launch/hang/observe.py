@@ -15,9 +15,11 @@ from relkit.hang.model import HOOK, CpuUse, RankView, Sources
 from relkit.hang.words import of_ranks
 from relkit.hook.held_files import HeldFiles
 from relkit.hook.model import HookState, OpKind
-from relkit.hook.reader import read_state, state_files
+from relkit.hook.owner import Owners
+from relkit.hook.reader import name_of, read_state, state_files
 from relkit.hook.refusals import Refusal, take_refusals
 from relkit.launch.hang.state_source import Occasion, RankReport, StateSource
+from relkit.launch.job.exit_status import peek_exit
 from relkit.launch.job.settings import ExitStatus, LocalRank, Log
 from relkit.process import procfs
 from relkit.ranks import RankSet
@@ -73,7 +75,7 @@ class Observer:
         self._held = HeldFiles()
         # By rank: the process that the launcher has started, where it had a recorder.
         self._last_pids: dict[int, int] = {}
-        self._removed: dict[int, Path] = {}
+        self._owners = Owners(clock)
 
     def states(self, brief_up_to: int = 0) -> dict[int, tuple[Path, HookState]]:
         """All readable recorder files by pid; a torn or hostile one is left out.
@@ -83,8 +85,9 @@ class Observer:
         """
         states: dict[int, tuple[Path, HookState]] = {}
         files = state_files(self._job_dir) if self._job_dir else []
-        self._removed = self._held.removed({path.name for path in files})
-        files += self._removed.values()
+        removed = self._held.removed({path.name for path in files})
+        self._owners.look_again()
+        files += removed.values()
         for path in files:
             try:
                 state = read_state(path, recent=len(files) > brief_up_to, history=not brief_up_to)
@@ -93,10 +96,13 @@ class Observer:
                 looks, _ = self._unreadable.get(path, (0, ""))
                 self._unreadable[path] = (looks + 1, str(error) or type(error).__name__)
                 continue
-            states[state.pid] = (path, state)
+            self._unreadable.pop(path, None)
+            here = self._owners.located(state)
+            if here is not None:
+                states[here.pid] = (path, here)
         if self._unreadable:
-            bad = {path for path in files if path not in {path for path, _ in states.values()}}
-            self._unreadable = {p: e for p, e in self._unreadable.items() if p in bad}
+            present = set(files)
+            self._unreadable = {p: e for p, e in self._unreadable.items() if p in present}
         return states
 
     @property
@@ -107,7 +113,12 @@ class Observer:
     @property
     def removed(self) -> frozenset[int]:
         """Processes that live, and whose recorder files somebody has removed."""
-        return frozenset(self._removed)
+        return frozenset(self._held.lost)
+
+    @property
+    def strange(self) -> frozenset[int]:
+        """Ranks with a recorder of a process that cannot be told from others here."""
+        return self._owners.strange
 
     @property
     def removed_folder(self) -> Path | None:
@@ -134,6 +145,11 @@ class Observer:
         return tuple(
             LocalRank(rank, _best(candidates).pid) for rank, candidates in sorted(by_rank.items())
         )
+
+    def living(self) -> tuple[int, ...]:
+        """Processes with a recorder that still run: their start times say that it is them."""
+        states = [state for _, state in self.states().values()]
+        return tuple(s.pid for s in states if procfs.is_same_process(s.pid, s.start_ticks))
 
     def views(
         self,
@@ -167,7 +183,9 @@ class Observer:
         return frozenset(
             view.rank
             for view in views
-            if view.alive and not procfs.is_same_process(view.pid, _start_ticks(view))
+            if view.alive
+            and procfs.is_own()
+            and not procfs.is_same_process(view.pid, _start_ticks(view))
         )
 
     @property
@@ -243,6 +261,9 @@ class Observer:
         pid = state.pid if state else local.pid
         process = procfs.process(pid)
         alive = process.runs(state.start_ticks if state else 0)
+        if not procfs.is_own():
+            # Nothing of it can be seen but whether it has ended, as it is this process's child.
+            alive = peek_exit(pid) is None
         if state is not None and not alive and state.in_flight:
             state = _final_state(self._files[local.rank], state)
         return RankView(
@@ -262,6 +283,8 @@ class Observer:
     def _sources_of(self, local: LocalRank, state: HookState | None) -> Sources:
         if state is not None:
             return Sources(HOOK)
+        if local.rank in self.strange:
+            return Sources("", {HOOK: "its process cannot be seen from its launcher's namespaces"})
         if self._last_pids.get(local.rank) == local.pid:
             # What is missing is no sign of anything: nothing is heard of this rank any more.
             return Sources("", {HOOK: "its recorder has been removed"})
@@ -283,10 +306,10 @@ class Observer:
             is_rank = pid in pids or pid in seen
             if ours and not is_rank and not procfs.is_same_process(pid, state.start_ticks):
                 path.unlink(missing_ok=True)
-        for path in self.unreadable.keys() - set(self._removed.values()):
+        for path in self.unreadable.keys() - set(self._held.lost.values()):
             # Killed while it made the file.
-            pid = int(path.stem)
-            if pid not in pids and not procfs.is_same_process(pid, 0):
+            pid, namespace = name_of(path) or (0, 0)
+            if not namespace and pid not in pids and not procfs.is_same_process(pid, 0):
                 path.unlink(missing_ok=True)
 
     def _cpu_use(self, pid: int, used_s: float) -> CpuUse:

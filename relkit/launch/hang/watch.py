@@ -170,7 +170,14 @@ class UnwatchedRanks:
         if self._unseen_reported or now_s - self._began_s < self._patience_s:
             return
         self._unseen_reported = True
-        unseen = RankSet.of(view.rank for view in local if view.alive and view.hook is None)
+        without = {view.rank for view in local if view.alive and view.hook is None}
+        strange = RankSet.of(without & self._observer.strange)
+        if strange:
+            self._log(
+                f"{strange.in_words()}: not watched, as the process cannot be seen or timed from "
+                "here (PID and time namespaces, of containers or by unshare)"
+            )
+        unseen = RankSet.of(without - self._observer.strange)
         if unseen:
             self._log(
                 f"rank {unseen.fold()}: no operation seen yet; either the first one is still to "

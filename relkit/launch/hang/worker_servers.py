@@ -116,16 +116,18 @@ class WorkerServers:
     def _sockets(self, ranks: Sequence[LocalRank]) -> dict[int, tuple[int, Path]]:
         """By rank, the process that answers for it and its socket."""
         try:
-            pids = {int(path.stem): path for path in self._folder.glob("[0-9]*.sock")}
-        except (OSError, ValueError):
+            named = {path.stem: path for path in self._folder.glob("[0-9]*.sock")}
+        except OSError:
             return {}
         sockets = {}
-        if pids:
+        if named:
             for rank in ranks:
                 # A wrapper (numactl, a shell script) was started; the rank itself is below it.
-                own = rank.pid if rank.pid in pids else _first(procfs.descendants(rank.pid), pids)
-                if own in pids:
-                    sockets[rank.rank] = (own, pids[own])
+                for pid in (rank.pid, *procfs.descendants(rank.pid)):
+                    name = f"{procfs.own_number(pid)}.{procfs.pid_namespace(pid)}"
+                    if name in named:
+                        sockets[rank.rank] = (pid, named[name])
+                        break
         return sockets
 
     def _state(self, rank: int, known: _Known, *, closely: bool) -> HookState | None:
@@ -238,10 +240,6 @@ class WorkerServers:
                 self._reported.add(why)
                 who = of_ranks(RankSet.of(rank for rank, each in lasting.items() if each == why))
                 lines.append(f"{who}: PyTorch's flight recorder cannot be read ({why})")
-
-
-def _first(pids: Sequence[int], among: Mapping[int, Path]) -> int:
-    return next((pid for pid in pids if pid in among), 0)
 
 
 def _words(known: _Known) -> str:

@@ -12,7 +12,9 @@ from relkit.files.private_file import is_private_folder, open_private
 from relkit.hook import environment
 from relkit.hook.compatible import program_of, why_not_preloadable
 from relkit.hook.locate import hook_library
+from relkit.hook.owner import is_recorded, writer_lives
 from relkit.launch.job.settings import Log
+from relkit.process.identity import ProcessFinder
 from relkit.text.job_id import safe_job_id
 
 LOCK = "launcher.lock"
@@ -66,7 +68,7 @@ class JobFolder:
             name = safe_job_id(job_id)
             name = environment.node_job(name, node) if node else name
             folder = self._claim(name, processes)
-            extra = environment.worker_environment(folder, os.getpid(), os.environ)
+            extra = environment.worker_environment(folder, os.environ)
             sweep(folder.parent)
             _drop_ended(folder)
             extra.setdefault(_LIMIT, os.environ.get(_LIMIT) or str(max_recorders(processes)))
@@ -133,7 +135,7 @@ def _remove_if_left(folder: Path) -> None:
     if lock is None:
         return
     try:
-        if not environment.is_recorded(folder):
+        if not is_recorded(folder):
             environment.remove_job_dir(folder)
     finally:
         os.close(lock)
@@ -151,6 +153,7 @@ def sweep(parent: Path) -> None:
 
 def _drop_ended(folder: Path) -> None:
     """Remove the recorder files of an earlier attempt, whose processes are gone."""
+    finder = ProcessFinder()
     for path in folder.glob(_RECORDERS):
-        if not environment.writer_lives(path):
+        if not writer_lives(path, finder):
             path.unlink(missing_ok=True)

@@ -17,8 +17,8 @@ SOCKET_DIR = "RELKIT_SOCKET_DIR"
 WANTED = "RELKIT_WORKER_SERVER"
 _PREFIX = "relkit-ws-"
 _LOCK = "launcher.lock"
-# A socket's name has 107 bytes, and needs 18 of them for the process.
-_MAX_PATH_BYTES = 88
+# A socket's name has 107 bytes, and needs 24 of them for the process and its PID namespace.
+_MAX_PATH_BYTES = 82
 
 
 def may_serve() -> bool:

@@ -15,6 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from relkit.files.private_file import is_private_folder, read_private
 from relkit.hook import environment
 from relkit.output import write_atomic
 from relkit.process import procfs
+from relkit.process.identity import ProcessFinder, ProcessIdentity, own_identity
 from relkit.text.foreign_json import parse_json
 from relkit.text.job_id import safe_job_id
 from relkit.ttp.environment import REGISTRATION, leave_key
@@ -103,9 +105,8 @@ class PersistFolder:
 
     def write_status(self, status: Mapping[str, object]) -> bool:
         """Replace the status; False where that cannot be: a full disk is no reason to end."""
-        pid = os.getpid()
         try:
-            text = json.dumps({"pid": pid, "start_ticks": procfs.start_ticks(pid), **status})
+            text = json.dumps({**asdict(own_identity()), **status})
             write_atomic(self.path / STATUS, text)
         except (RelkitError, OSError):
             return False
@@ -129,12 +130,15 @@ def launchers_of(job_id: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     Raises:
         UsageProblem: the job id cannot be a folder name.
     """
+    finder = ProcessFinder()
     for parent in environment.job_folders(job_id):
         for folder in filter(is_private_folder, sorted(parent.glob(f"{PREFIX}*"))):
             try:
                 status = parse_json(read_private(folder / STATUS, _MAX_STATUS_BYTES))
-                pid, ticks = int(status["pid"]), int(status["start_ticks"])
+                names = ("pid", "start_ticks", "namespace")
+                launcher = ProcessIdentity(*(int(status[name]) for name in names))
             except (OSError, ValueError, KeyError, TypeError):
                 continue
-            if procfs.is_same_process(pid, ticks):
-                yield folder, status
+            number = finder.number_of(launcher)
+            if number is not None and procfs.is_same_process(number, launcher.start_ticks):
+                yield folder, {**status, "pid": number}

@@ -52,5 +52,7 @@ def _end_children() -> None:
         with suppress(OSError), open(f"/proc/self/task/{task}/children") as stream:  # noqa: PTH123
             for pid in map(int, stream.read().split()):
                 with suppress(OSError):
+                    # Refused for one that is no child: /proc may be of another PID namespace.
+                    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)

@@ -9,8 +9,10 @@ from pathlib import Path
 from relkit.errors import NoSuchProcess, RelkitError
 from relkit.hook.environment import all_job_folders, job_folders
 from relkit.hook.model import HookState
-from relkit.hook.reader import read_state, state_files
+from relkit.hook.owner import located
+from relkit.hook.reader import name_of, read_state, state_files
 from relkit.process import procfs
+from relkit.process.identity import ProcessFinder
 from relkit.stacks.engines.base import Target
 from relkit.text.whole_number import whole_number
 
@@ -22,14 +24,18 @@ def _number(text: str | None) -> int:
 
 def _recorder(pid: int) -> tuple[Path, HookState] | None:
     """The recorder's file of a process and what it says, whichever job it belongs to."""
+    finder = ProcessFinder()
+    own = procfs.own_number(pid)
     for folder in all_job_folders():
-        path = folder / f"{pid}.rkhook"
-        try:
-            state = read_state(path)
-        except RelkitError:
-            continue
-        if procfs.is_same_process(pid, state.start_ticks):
-            return path, state
+        for path in state_files(folder):
+            if (name_of(path) or (0, 0))[0] != own:
+                continue
+            try:
+                state = located(read_state(path), finder)
+            except RelkitError:
+                continue
+            if state and state.pid == pid and procfs.is_same_process(pid, state.start_ticks):
+                return path, state
     return None
 
 
@@ -91,11 +97,14 @@ def targets_of_job(job_id: str) -> tuple[Target, ...]:
     """
     states: list[tuple[HookState, Path]] = []
     files = [path for folder in job_folders(job_id) for path in state_files(folder)]
+    finder = ProcessFinder()
     for path in files:
         try:
-            states.append((read_state(path), path))
+            state = located(read_state(path), finder)
         except RelkitError:
             continue  # A file cut short by a crash at its making; the other ranks still count.
+        if state is not None:
+            states.append((state, path))
     if not states:
         raise NoSuchProcess(
             f"no rank of job {job_id!r} runs under the hook on this host",

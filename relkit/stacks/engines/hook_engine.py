@@ -7,13 +7,16 @@ from collections import defaultdict
 from relkit.errors import CaptureFailed
 from relkit.hook.capture import NativeCapture, capture_native
 from relkit.hook.model import HookState
+from relkit.hook.owner import located
 from relkit.hook.reader import read_state
+from relkit.process.identity import ProcessFinder
 from relkit.ranks import RankSet
 from relkit.stacks.engines.base import EngineResult, Target
 from relkit.stacks.model import ThreadStack
 from relkit.stacks.symbolise import shared
 
 FREEZE_LIMIT_S = 0.005
+_finder = ProcessFinder()
 
 
 def hook_state(target: Target) -> HookState | None:
@@ -25,8 +28,12 @@ def hook_state(target: Target) -> HookState | None:
     """
     if target.hook_file is None:
         return None
-    state = read_state(target.hook_file)
-    if state.pid != target.pid or (target.start_ticks and state.start_ticks != target.start_ticks):
+    state = located(read_state(target.hook_file), _finder)
+    if (
+        state is None
+        or state.pid != target.pid
+        or (target.start_ticks and state.start_ticks != target.start_ticks)
+    ):
         raise CaptureFailed(f"hook: {target.hook_file.name} is not of process {target.pid}")
     return state
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from relkit.hook.events import EventBatch, EventReader
 from relkit.hook.layout import EVENT_COUNT
 from relkit.hook.model import Communicator, OpKind
 from relkit.hook.reader import state_files
+from relkit.process import procfs
+from relkit.process.identity import ProcessFinder, ProcessIdentity
 from relkit.straggler.collect.cgroup import throttled_s
 from relkit.straggler.collect.event_rows import GC_MARK, HookMeaning, Rows, event_rows
 from relkit.straggler.collect.local_time import local_times
@@ -42,6 +43,7 @@ class EventSource(Protocol):
     kinds: tuple[int, ...]
     pid: int
     rank: int
+    identity: ProcessIdentity
     boot_to_unix_ns: int
 
     def drain(self) -> EventBatch:
@@ -101,9 +103,14 @@ class _KernelView:
 
 @dataclass(slots=True)
 class _Rank:
-    """What is known of one rank."""
+    """What is known of one rank.
+
+    Args:
+        pid: that the launcher has started; number: of the process that records, as it is here.
+    """
 
     pid: int
+    number: int
     reader: EventSource
     meaning: HookMeaning
     segmenter: StepSegmenter = field(default_factory=StepSegmenter)
@@ -137,7 +144,7 @@ class NodeCollector:
         run_times: RunTimeSource | None = None,
     ) -> None:
         self._job_dir, self._host, self._clock = job_dir, host, clock
-        self._open_events = open_events
+        self._open_events, self._finder = open_events, ProcessFinder(clock)
         self._run_times = RunTimes() if run_times is None else run_times
         self._ranks: dict[int, _Rank] = {}
         self._missing: dict[int, float] = {}
@@ -157,7 +164,7 @@ class NodeCollector:
         present.sort(key=lambda entry: entry[0])
         # Also those that have not begun: their first steps are to be known as the later ones are.
         pids = [local.pid for local in ranks if local.rank not in self._ranks]
-        pids += [known.reader.pid for known in self._ranks.values()]
+        pids += [known.number for known in self._ranks.values()]
         self._run_times.watch(tuple(pids))
         records: list[StepRecord] = []
         for rank, known in present:
@@ -217,32 +224,40 @@ class NodeCollector:
             self._drop(local.rank)
         if now_s < self._missing.get(local.rank, now_s):
             return None
-        reader = self._open(local)
-        if reader is None:
+        opened = self._open(local)
+        if opened is None:
             self._missing[local.rank] = now_s + _LOOK_AGAIN_S
             return None
         self._missing.pop(local.rank, None)
         self._broken.pop(local.rank, None)
-        known = _Rank(local.pid, reader, HookMeaning.of(reader.names, reader.kinds))
+        reader, number = opened
+        known = _Rank(local.pid, number, reader, HookMeaning.of(reader.names, reader.kinds))
         self._ranks[local.rank] = known
         return known
 
-    def _open(self, local: RankProcess) -> EventSource | None:
-        """The recorder of the process, or of the child of it (a wrapper) that has the rank."""
+    def _open(self, local: RankProcess) -> tuple[EventSource, int] | None:
+        """The recorder of the process, or of the child of it (a wrapper) that has the rank.
+
+        Returns:
+            with the number of its process; None also for one that cannot be told from others.
+        """
         own = self._job_dir / f"{local.pid}.rkhook"
         for path in [own] if own.exists() else state_files(self._job_dir):
             try:
                 reader = self._open_events(path)
             except BadDump:
                 continue
-            named = reader.rank == local.rank and reader.communicators() and _alive(reader.pid)
-            if path == own or named:
-                return reader
+            if path == own:
+                return reader, local.pid
+            if reader.rank == local.rank and reader.communicators():
+                number = self._finder.number_of(reader.identity)
+                if number and procfs.is_same_process(number, reader.identity.start_ticks):
+                    return reader, number
             reader.close()
         return None
 
     def _steps(self, rank: int, known: _Rank, now_s: float) -> list[StepRecord]:
-        known.kernel.look(known.reader.pid, now_s)
+        known.kernel.look(known.number, now_s)
         batch = known.reader.drain()
         if known.seen:
             self.fill = max(self.fill, (len(batch.rows) + batch.lost) / EVENT_COUNT)
@@ -253,7 +268,7 @@ class NodeCollector:
         if not known.stepped or newest >= len(known.groups):
             known.groups = known.reader.communicators()
         rows = event_rows(batch.rows, known.meaning, known.groups, known.reader.pid)
-        self._run_times.fill(known.reader.pid, rows)
+        self._run_times.fill(known.number, rows)
         before = 0
         if not known.seen:
             before, batch_lost = _sent_before(batch.rows, rows), 0
@@ -327,13 +342,3 @@ def _throttled(even_s: Floats, parts: Floats) -> Floats:
     throttled_s = np.zeros(len(max_s))
     throttled_s[longest] = np.clip(left_s, 0.0, max_s[longest])
     return throttled_s
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

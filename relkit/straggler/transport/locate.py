@@ -9,6 +9,7 @@ from pathlib import Path
 from relkit.errors import BadDump, NoSuchProcess, RelkitError
 from relkit.files.private_file import home_folder
 from relkit.hook import environment
+from relkit.hook.owner import is_recorded
 from relkit.straggler.transport import live_file
 from relkit.straggler.transport.history import History, load
 from relkit.text.job_id import safe_job_id
@@ -28,7 +29,7 @@ def jobs_here() -> tuple[str, ...]:
     jobs = []
     for folder in environment.all_job_folders():
         path = folder / LIVE_FILE
-        if not path.exists() or not environment.is_recorded(folder):
+        if not path.exists() or not is_recorded(folder):
             continue
         try:
             jobs.append((-path.stat().st_mtime_ns, folder.name))
@@ -43,7 +44,7 @@ def refresh(folder: Path) -> None:
     Args:
         folder: the job's shared-memory folder.
     """
-    if (folder / LIVE_FILE).exists() and environment.is_recorded(folder):
+    if (folder / LIVE_FILE).exists() and is_recorded(folder):
         live_file.wait_for_news(folder)
 
 

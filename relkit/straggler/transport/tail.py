@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from relkit.errors import NoSuchProcess, RelkitError
-from relkit.hook.environment import is_recorded
+from relkit.hook.owner import is_recorded
 from relkit.straggler.transport import live_file
 from relkit.straggler.transport.history import History, load
 from relkit.straggler.transport.locate import LIVE_FILE, job_folders, jobs_here, refresh

@@ -51,7 +51,7 @@ def hung_job(folder: Path, ranks: int = 2) -> Iterator[HungJob]:
         for rank in range(ranks):
             identity = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
             environment = eager({**os.environ, **identity, "OMP_NUM_THREADS": "1"})
-            environment |= worker_environment(job_folder, os.getpid(), environment)
+            environment |= worker_environment(job_folder, environment)
             processes.append(
                 subprocess.Popen(
                     [sys.executable, "-c", _RANK, str(folder / job_id), str(rank), str(ranks)],

@@ -64,7 +64,7 @@ def test_by_the_hook() -> None:
     folder = prepare_job_dir(job_id, 1)
     identity = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "OMP_NUM_THREADS": "1"}
     environment = eager({**os.environ, **identity})
-    environment |= worker_environment(folder, os.getpid(), environment)
+    environment |= worker_environment(folder, environment)
     # The hook has a file from its first hooked call on.
     script = "import torch\ntorch.mm(torch.ones(64, 64), torch.ones(64, 64))\n" + NESTED
     try:

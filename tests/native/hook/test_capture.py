@@ -19,10 +19,10 @@ from relkit.hook.release import release
 from relkit.hook.state_file import open_state_file
 from relkit.hook.threads import (
     ThreadStatus,
-    start_ticks,
     thread_status,
     thread_statuses,
 )
+from relkit.process import procfs
 from tests.native.recording import Recording, answer_of, compile_c, process
 from tests.waiting import eventually
 
@@ -239,7 +239,7 @@ sys.stdin.readline()
 def test_a_dead_process_and_a_reused_pid(recording: Recording) -> None:
     with recording.running(WAITING) as victim:
         path, state = recording.path(victim.pid), recording.state(victim.pid)
-        assert state.start_ticks == start_ticks(victim.pid) > 0
+        assert state.start_ticks == procfs.start_ticks(victim.pid) > 0
         other = dataclasses.replace(state, start_ticks=state.start_ticks - 1)
         with pytest.raises(CaptureFailed, match="has ended"):
             capture_native(path, other, 1.0)

@@ -6,12 +6,14 @@ import errno
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from relkit.hook.reader import read_state, state_files
 from relkit.hook.refusals import Refusal, take_refusals
+from relkit.process.identity import own_identity
 from tests.native.recording import PREAMBLE, SMALL_FOLDER_BYTES, Recording, compile_c
 
 pytestmark = pytest.mark.native
@@ -124,6 +126,11 @@ def test_a_rank_below_a_script_is_recorded(recording: Recording) -> None:
     assert recording.state(int(done.stdout)).finished == 4
 
 
+def somebody_else() -> str:
+    """A launcher that is not the test."""
+    return replace(own_identity(), pid=1).to_text()
+
+
 def test_what_an_earlier_process_left_does_not_make_a_helper(recording: Recording) -> None:
     recording.run("load().fake_gemms(1)", RANK="0")
     (left,) = state_files(recording.folder)
@@ -131,7 +138,7 @@ def test_what_an_earlier_process_left_does_not_make_a_helper(recording: Recordin
     left.rename(recording.path(os.getpid()))
     # Nobody looks above the launcher, so another process has to be the launcher.
     code = "load().fake_gemms(2); tell(os.getpid())"
-    pid = int(recording.run(code, RANK="0", RELKIT_TRACER_PID="1"))
+    pid = int(recording.run(code, RANK="0", RELKIT_TRACER=somebody_else()))
     assert recording.state(pid).finished == 2
 
 
@@ -142,7 +149,7 @@ def test_there_are_only_so_many_files(recording: Recording) -> None:
     before = recorded(recording)
     assert len(before) == 2
     code = "fake = load(); fake.fake_gemms(9); tell(os.getpid())"
-    elsewhere = {"RELKIT_TRACER_PID": "1"}
+    elsewhere = {"RELKIT_TRACER": somebody_else()}
     recording.run(code, RELKIT_HOOK_FILES="3", **elsewhere)
     pid = int(recording.run(code, RELKIT_HOOK_FILES="3", **elsewhere))
     assert pid not in recorded(recording)

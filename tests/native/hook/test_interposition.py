@@ -210,7 +210,7 @@ def test_a_sanitizer_that_is_preloaded_stays_first(recording: Recording, tmp_pat
     """It ends the program where another library comes before it."""
     program = build(tmp_path, "fall_back", FALL_BACK, "-fsanitize=address")
     preloaded = {**os.environ, "LD_PRELOAD": sanitizer_library("asan")}
-    hooked = {**preloaded, **worker_environment(recording.folder, os.getpid(), preloaded)}
+    hooked = {**preloaded, **worker_environment(recording.folder, preloaded)}
     done = subprocess.run(
         [str(program)], env=hooked, capture_output=True, text=True, timeout=20, check=False
     )

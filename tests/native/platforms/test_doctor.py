@@ -26,7 +26,7 @@ def test_every_runtime_is_found_with_its_symbols(tmp_path: Path) -> None:
     base = {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
     done = subprocess.run(
         [sys.executable, "-m", "relkit.doctor.platforms"],
-        env=base | worker_environment(recorders, os.getpid(), base),
+        env=base | worker_environment(recorders, base),
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     found = {row["platform"]: row for row in json.loads(done.stdout)}

@@ -269,7 +269,7 @@ def test_old_journals_and_folders_go_and_live_ones_stay(
         os.utime(path, (2000 + number, 2000 + number))
     Journal("job", print).close()
     assert {folder.name for folder in home.iterdir()} == {"job", "old-0", "old-3", "old-4"}
-    kept = {file.pid for file in journal_folder.journals_of("job")}
+    kept = {file.launcher.pid for file in journal_folder.journals_of("job")}
     assert kept == {4, 5, 6, os.getpid()}
 
 

@@ -11,6 +11,7 @@ import pytest
 from relkit.errors import HookUnavailable, UnwritablePath, UsageProblem
 from relkit.hook import environment
 from relkit.hook.locate import hook_library
+from relkit.process.identity import own_identity
 
 
 @pytest.fixture
@@ -43,34 +44,34 @@ def test_the_override_must_be_an_absolute_path_of_a_file(
 
 
 def test_worker_environment(library: Path) -> None:
-    assert environment.worker_environment(Path("/dev/shm/x/job"), 42, {}) == {
+    assert environment.worker_environment(Path("/dev/shm/x/job"), {}) == {
         "LD_PRELOAD": str(library),
         "RELKIT_HOOK_DIR": "/dev/shm/x/job",
-        "RELKIT_TRACER_PID": "42",
+        "RELKIT_TRACER": own_identity().to_text(),
         "ASAN_OPTIONS": "verify_asan_link_order=0",
     }
 
 
 def test_the_options_of_a_sanitizer_stay(library: Path) -> None:
     base = {"ASAN_OPTIONS": "detect_leaks=0"}
-    added = environment.worker_environment(Path("/x"), 1, base)
+    added = environment.worker_environment(Path("/x"), base)
     assert added["ASAN_OPTIONS"] == "detect_leaks=0:verify_asan_link_order=0"
-    again = environment.worker_environment(Path("/x"), 1, added)
+    again = environment.worker_environment(Path("/x"), added)
     assert "ASAN_OPTIONS" not in again
     base = {"ASAN_OPTIONS": "verify_asan_link_order=1"}
-    assert "ASAN_OPTIONS" not in environment.worker_environment(Path("/x"), 1, base)
+    assert "ASAN_OPTIONS" not in environment.worker_environment(Path("/x"), base)
 
 
 def test_other_preloaded_libraries_stay_and_ours_comes_once(library: Path) -> None:
     base = {"LD_PRELOAD": "/usr/lib/libjemalloc.so /usr/lib/other.so"}
-    added = environment.worker_environment(Path("/x"), 1, base)
+    added = environment.worker_environment(Path("/x"), base)
     assert added["LD_PRELOAD"] == f"/usr/lib/libjemalloc.so:/usr/lib/other.so:{library}"
-    again = environment.worker_environment(Path("/x"), 1, added)
+    again = environment.worker_environment(Path("/x"), added)
     assert again["LD_PRELOAD"] == added["LD_PRELOAD"]
 
 
 def test_the_kill_switch_adds_nothing(library: Path) -> None:
-    assert environment.worker_environment(Path("/x"), 1, {"RELKIT_HOOK_DISABLE": "1"}) == {}
+    assert environment.worker_environment(Path("/x"), {"RELKIT_HOOK_DISABLE": "1"}) == {}
 
 
 def test_a_library_path_that_the_loader_would_split_is_refused(
@@ -81,7 +82,7 @@ def test_a_library_path_that_the_loader_would_split_is_refused(
     path.touch()
     monkeypatch.setenv("RELKIT_HOOK_LIBRARY", str(path))
     with pytest.raises(HookUnavailable, match="LD_PRELOAD"):
-        environment.worker_environment(Path("/x"), 1, {})
+        environment.worker_environment(Path("/x"), {})
 
 
 @pytest.mark.parametrize("job_id", ["", ".", "..", "a/b", "-x", "a b", "x" * 101, "é", "a\n"])

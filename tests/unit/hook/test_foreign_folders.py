@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import tempfile
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from relkit.errors import NoSuchProcess
 from relkit.hook import environment, request
 from relkit.launch.job.folder import LOCK, sweep
 from relkit.launch.recovery.persist_folder import PREFIX, STATUS, launchers_of
-from relkit.process import procfs
+from relkit.process.identity import own_identity
 from relkit.stacks.dump.targets import targets_of_job
 from relkit.straggler.transport import live_file, locate
 
@@ -30,7 +31,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = environment.prepare_job_dir("job", 1)
     persist = folder / f"{PREFIX}{os.getpid()}"
     persist.mkdir(mode=0o700)
-    status = {"pid": os.getpid(), "start_ticks": procfs.start_ticks(os.getpid())}
+    status = asdict(own_identity())
     (persist / STATUS).write_text(json.dumps(status))
     (persist / STATUS).chmod(0o600)
     (folder / f"{os.getpid()}.rkhook").touch(mode=0o600)
@@ -77,7 +78,8 @@ def test_a_foreign_status_in_our_folder_is_not_read(planted: Path) -> None:
 
 def test_a_launcher_that_has_ended_is_not_found_by_its_number(planted: Path) -> None:
     (status,) = planted.glob(f"{PREFIX}*/{STATUS}")
-    earlier = {"pid": os.getpid(), "start_ticks": procfs.start_ticks(os.getpid()) - 1}
+    me = own_identity()
+    earlier = asdict(replace(me, start_ticks=me.start_ticks - 1))
     status.write_text(json.dumps(earlier))
     assert list(launchers_of("job")) == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from relkit.cli import cli
 from relkit.commands.shared.incident import log
 from relkit.hook import environment
 from relkit.launch.recovery.persist_folder import PREFIX, STATUS
-from relkit.process import procfs
+from relkit.process.identity import own_identity
 from relkit.stacks.dump.report import stacks_text
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from relkit.text.printable import UNSAFE
@@ -43,7 +44,7 @@ def test_in_what_a_launcher_says_of_its_job(
     persist = environment.prepare_job_dir("job", 1) / f"{PREFIX}{os.getpid()}"
     persist.mkdir(mode=0o700)
     status = {
-        "pid": os.getpid(), "start_ticks": procfs.start_ticks(os.getpid()), "job_id": "job",
+        **asdict(own_identity()), "job_id": "job",
         "node": HOSTILE, "phase": HOSTILE, "role": HOSTILE, "attempt": 0, "world_size": 1,
         "ranks": [{"rank": 0, "step": 1, "phase": HOSTILE}], "dead": [HOSTILE],
     }  # fmt: skip

@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import BadDump
+from relkit.hang.model import HOOK
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.launch.hang import observe
 from relkit.launch.hang.observe import CPU_WINDOW_S, Observer
 from relkit.launch.hang.state_source import Occasion, RankReport, SourceReport
+from relkit.launch.hang.watch import UnwatchedRanks
 from relkit.launch.job.settings import ExitStatus, LocalRank
 from relkit.process import procfs
+from relkit.process.identity import own_namespace
 from relkit.text.job_id import safe_job_id
 from tests.waiting import eventually
 
@@ -50,7 +53,9 @@ def child() -> Iterator[Callable[[str], Child]]:
 def state(pid: int, rank: int, *, started: int = 1, talks: bool = True) -> HookState:
     return HookState(
         pid=pid,
-        start_ticks=procfs.start_ticks(pid),
+        # Also of one that has ended meanwhile.
+        start_ticks=procfs.start_ticks(pid) or 1,
+        pid_namespace=own_namespace(),
         rank=rank,
         local_rank=rank,
         world_size=2,
@@ -447,3 +452,36 @@ def test_a_rank_that_is_stopped_or_gone_is_not_asked(child: Callable[[str], Chil
     assert [asked for asked, _ in witness.asked] == [[0, 1], []]
     # What the stopped one said before still holds; of the dead one nothing does.
     assert [v.sources.state for v in views] == ["witness", ""]
+
+
+def test_a_recorder_of_another_pid_namespace_is_nobodys_of_that_number_here(
+    child: Callable[[str], Child], files: dict[Path, HookState | None], tmp_path: Path
+) -> None:
+    """Its number is some process's here as well: neither dead nor idle may be said of the rank."""
+    wrapper, stranger = (child("input()").pid for _ in range(2))
+    elsewhere = replace(state(stranger, 0), pid_namespace=own_namespace() + 1)
+    files[Path("a.rkhook")] = replace(elsewhere, start_ticks=elsewhere.start_ticks + 1)
+    observer = Observer(tmp_path, removes_ended=True)
+    (view,) = observer.views([LocalRank(0, wrapper)])
+    assert (view.pid, view.alive, view.hook, view.sources.state) == (wrapper, True, None, "")
+    assert "namespaces" in view.sources.said[HOOK]
+    assert observer.strange == {0}
+    assert (observer.discover(), observer.living()) == ((), ())
+    lines: list[str] = []
+    unwatched = UnwatchedRanks(observer, 5.0, lines.append)
+    for now_s in (0.0, 400.0, 800.0):
+        unwatched.report(now_s, [view])
+    (line,) = lines
+    assert line.startswith("rank 0: not watched")
+
+
+def test_only_processes_that_live_are_named_to_be_ended(
+    child: Callable[[str], Child], files: dict[Path, HookState | None]
+) -> None:
+    """A number that a dead rank has left in its recorder may be another process's by now."""
+    living, reused = (child("input()").pid for _ in range(2))
+    files[Path("a.rkhook")] = state(living, 0)
+    files[Path("b.rkhook")] = replace(state(reused, 1), start_ticks=1)
+    observer = Observer(Path("job"))
+    assert observer.living() == (living,)
+    assert {rank.pid for rank in observer.discover()} == {living, reused}

@@ -14,6 +14,7 @@ from relkit.launch.hang.state_source import Occasion, SourceReport
 from relkit.launch.hang.worker_servers import WorkerServers
 from relkit.launch.job.settings import LocalRank
 from relkit.process import procfs
+from relkit.process.identity import own_namespace
 from tests.patience import PATIENCE
 from tests.unit.flight_recorder.fake_servers import compact, gloo_dump, http, serving
 
@@ -46,7 +47,7 @@ class Job:
         pids = [os.getpid(), procfs.parent(os.getpid())]
         self.ranks = [Rank(number, pid) for number, pid in enumerate(pids)]
         for rank in self.ranks:
-            path = folder / f"{rank.pid}.sock"
+            path = folder / f"{rank.pid}.{own_namespace()}.sock"
             rank.requests = stack.enter_context(serving(path, rank.answer))
         self.servers = WorkerServers(
             folder,
@@ -169,7 +170,7 @@ def test_a_rank_whose_socket_was_removed_is_not_known_any_more(job: Job, tmp_pat
     job.has(5, 5)
     job.look()
     for rank in job.ranks:
-        (tmp_path / f"{rank.pid}.sock").unlink()
+        (tmp_path / f"{rank.pid}.{own_namespace()}.sock").unlink()
     tells = [job.look() for _ in range(3)]
     assert [each.ranks[1].state is None for each in tells] == [False, False, True]
     assert tells[-1].lines == (
@@ -180,7 +181,7 @@ def test_a_rank_whose_socket_was_removed_is_not_known_any_more(job: Job, tmp_pat
 def test_a_rank_that_ends_has_no_server_and_nothing_in_flight(tmp_path: Path) -> None:
     now_s = 100.0
     servers = WorkerServers(tmp_path, 1, clock=lambda: now_s)
-    path = tmp_path / f"{os.getpid()}.sock"
+    path = tmp_path / f"{os.getpid()}.{own_namespace()}.sock"
     dump = compact(gloo_dump(4, in_flight=True))
     states = []
     with serving(path, lambda line: http(NAMES if line.startswith("GET") else dump)):
@@ -223,7 +224,7 @@ def test_a_rank_behind_a_wrapper_is_found(tmp_path: Path) -> None:
     parent = procfs.parent(os.getpid())
     body = compact(gloo_dump(4, in_flight=False))
     with serving(
-        tmp_path / f"{os.getpid()}.sock",
+        tmp_path / f"{os.getpid()}.{own_namespace()}.sock",
         lambda line: http(NAMES if line.startswith("GET") else body),
     ):
         tells = WorkerServers(tmp_path, 1).look([LocalRank(0, parent)])

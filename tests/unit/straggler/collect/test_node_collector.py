@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from relkit.hook import layout
 from relkit.hook.events import EventBatch
 from relkit.hook.model import Communicator, OpKind
 from relkit.launch.job.settings import LocalRank
+from relkit.process.identity import ProcessIdentity, own_identity
 from relkit.straggler.collect.event_rows import Rows
 from relkit.straggler.collect.node_collector import NodeCollector, _throttled
 from relkit.straggler.step_record import OPERATIONS
@@ -37,6 +38,7 @@ class Recorder:
     names: tuple[str, ...] = ("allreduce", "sgemm", "gc")
     kinds: tuple[int, ...] = (int(OpKind.COLLECTIVE), int(OpKind.GEMM), int(OpKind.MARK))
     pid: int = 0
+    identity: ProcessIdentity = field(default_factory=own_identity)
     boot_to_unix_ns: int = UNIX_NS
     steps: int = 0
     closed: bool = False
@@ -120,7 +122,7 @@ def test_steps_of_both_ranks(tmp_path: Path) -> None:
     records = node.collector.collect(node.ranks)
     node.go(20)
     records += node.collector.collect(node.ranks)
-    assert list(node.run_times.watched[-1]) == [os.getpid()] * 2
+    assert list(node.run_times.watched[-1]) == [101, 102]
     assert node.run_times.step_s == pytest.approx(3e-3 * 8.0)
     node.collector.close()
     assert list(node.run_times.watched[-1]) == []

@@ -1,0 +1,1 @@
+"""Programs that no trainer is like: under `relkit launch` they do as under torchrun."""
