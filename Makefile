@@ -55,6 +55,7 @@ stress: $(VENV)/.develop
 	$(BIN)/python tools/stress.py
 	$(BIN)/python benchmarks/ttp/ttp_many_ranks.py --ranks 5000
 	ALL_ZERO_STAGES=1 $(BIN)/python -m pytest -q tests/flash_checkpoint/test_deepspeed_jobs.py
+	STATIC_RESTARTS=100 $(BIN)/python -m pytest -q tests/cluster/restarts/test_static.py
 
 # An hour of a job in which everything comes and goes: is all that it holds flat, are its losses a bare
 # run's? SOAK_ARGS="--minutes 5".

@@ -7,13 +7,15 @@ import os
 import sys
 import threading
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from relkit.errors import DeadlineExceeded, RelkitError
+from relkit.flash_checkpoint import process_memory
 from relkit.flash_checkpoint.choice import Check, Choice, choose
 from relkit.flash_checkpoint.rank_group import group_of_job
-from relkit.flash_checkpoint.rank_memory import RankMemory
-from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle
+from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle, own_saves
 from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.storage_type import StorageType
 
@@ -33,10 +35,15 @@ class Checkpointer(ABC):
     def __init__(self, checkpoint_dir: str | os.PathLike[str], threads: int | None = None) -> None:
         self._root, self._pid = Path(checkpoint_dir), os.getpid()
         self._ranks = group_of_job()
-        self._memory = RankMemory(self._ranks.rank, self._ranks.world_size, threads, self._root)
+        ranks = self._ranks
+        self._memory = process_memory.take(ranks.rank, ranks.world_size, threads, self._root)
         self._memory_save = SaveHandle.ended(-1)
         self._disk_save = SaveHandle.ended(-1)
+        # Calls for a save to disk, which all ranks make alike.
+        self._disk_calls = 0
+        self._own_saves = own_saves(self._root)
         self._reported: set[str] = set()
+        self._is_closed = False
         atexit.register(self.close)
 
     def save_checkpoint(
@@ -65,28 +72,43 @@ class Checkpointer(ABC):
             NotPlain: the state holds objects that are neither tensors nor plain values.
             DeadlineExceeded: the previous save is still under way after half an hour.
         """
-        to_disk = storage_type is StorageType.DISK and self._writes_to_disk()
-        if to_disk:
-            self._disk_save.wait_end()
         target = Path(path) if path else self._root / self._name_on_disk(step)
-        state = self._part_of_rank(state_dict)
+        if storage_type is not StorageType.DISK:
+            handle = self._save_in_memory(step, state_dict)
+        else:
+            self._disk_calls += 1
+            if self._writes_to_disk():
+                handle = self._save_to_disk(step, state_dict, target)
+            else:
+                handle = self._save_in_memory(step, state_dict)
+        self._own_saves.add(handle)
+        return handle
+
+    def _save_in_memory(self, step: int, state_dict: dict[str, Any]) -> SaveHandle:
+        self._memory_save = self._memory.save(step, self._part_of_rank(state_dict))
+        self._memory_save.on_failure(self._report)
+        return self._memory_save
+
+    def _save_to_disk(self, step: int, state_dict: dict[str, Any], target: Path) -> SaveHandle:
         whole: list[tuple[SlotFile, WholeSlot]] = []
-        save = self._memory.save(
-            step, state, (lambda *slot: whole.append(slot)) if to_disk else None
-        )
+        try:
+            self._disk_save.wait_end()
+            state = self._part_of_rank(state_dict)
+            save = self._memory.save(step, state, lambda *slot: whole.append(slot))
+        except BaseException:
+            self._note_end_on_disk(self._disk_calls)
+            raise
         self._memory_save = save
-        if not to_disk:
-            save.on_failure(self._report)
-            return save
         self._disk_save = SaveHandle(step)
+        number = self._disk_calls
         if save.done and save.failure is not None:
             # There is no room in memory: written from the tensors, while the loop waits.
             self._report(save.failure)
-            self._write(self._disk_save, target, save, whole, state)
+            self._write(self._disk_save, number, target, save, whole, state)
         else:
             threading.Thread(
                 target=self._write,
-                args=(self._disk_save, target, save, whole),
+                args=(self._disk_save, number, target, save, whole),
                 name="relkit-flash-disk",
                 daemon=True,
             ).start()
@@ -121,6 +143,7 @@ class Checkpointer(ABC):
     def _write(
         self,
         handle: SaveHandle,
+        number: int,
         path: Path,
         save: SaveHandle,
         whole: list[tuple[SlotFile, WholeSlot]],
@@ -135,15 +158,40 @@ class Checkpointer(ABC):
         except Exception as error:  # noqa: BLE001  the handle has it, and the loop goes on
             failure = error
             self._report(error)
+        # First the note: whoever has waited for the handle may end the process.
+        self._note_end_on_disk(number)
         handle.end(failure)
 
+    def _note_end_on_disk(self, number: int) -> None:
+        """What rank 0 had to do for a save to disk is done, well or not."""
+        if self._ranks.rank == 0:
+            with suppress(RelkitError):  # at the end of a job its store may be gone
+                self._ranks.put(_ended_on_disk(number), value=True)
+
+    def _wait_for_own_saves(self) -> None:
+        """Before a file or folder is loaded by its name: it may be the one that is being saved.
+
+        The other ranks need not call it.
+
+        Raises:
+            DeadlineExceeded: a save is still under way after half an hour.
+        """
+        waited = self._own_saves.wait_end(WAIT_S)
+        if waited.late:
+            raise DeadlineExceeded(waited.late, next_step="It goes on; load again later.")
+        if self._ranks.rank != 0 and self._disk_calls:
+            # Rank 0 publishes what all have written, or writes for all. A job whose store is gone
+            # is about to end.
+            with suppress(RelkitError):
+                self._ranks.wait_for(_ended_on_disk(self._disk_calls), 0, WAIT_S)
+
     def _choose(self, check: Check | None = None) -> Choice:
-        """What all ranks resume from. Every rank must call it.
+        """What all ranks resume from, once their saves have ended. Every rank must call it.
 
         Args:
             check: of a state in memory; see choice.py.
         """
-        return choose(self._ranks, self._memory, self._root, check)
+        return choose(self._ranks, self._memory, self._root, self._own_saves, check)
 
     def wait_latest_checkpoint(self, timeout: float = WAIT_S) -> None:
         """Wait for the saves under way, as at the end of a job.
@@ -161,11 +209,15 @@ class Checkpointer(ABC):
     def close(self) -> None:
         """Wait for the saves under way, and end the threads. Also called when the process exits."""
         atexit.unregister(self.close)
-        self._memory.close()
-        # In a forked child there is nothing to wait for: the writing thread is not in it.
-        if self._is_own:
-            self._disk_save.wait_end()
-        self._memory.remove_own()
+        # In a forked child there is nothing to wait for: the saving threads are not in it.
+        if self._is_own and not self._is_closed:
+            self._is_closed = True
+            try:
+                with suppress(DeadlineExceeded):
+                    self._memory_save.wait_end()
+                self._disk_save.wait_end()
+            finally:
+                process_memory.give_back(self._memory)
 
     @property
     def _is_own(self) -> bool:
@@ -182,3 +234,7 @@ class Checkpointer(ABC):
     def _announce(self, line: str) -> None:
         if self._ranks.rank == 0:
             print(f"relkit: flash checkpoint: {line}", file=sys.stderr)
+
+
+def _ended_on_disk(number: int) -> str:
+    return f"disk/{number}"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from relkit.errors import BadInputFile
+from relkit.errors import BadInputFile, DeadlineExceeded
 from relkit.flash_checkpoint.on_disk import saved_on_disk
 from relkit.flash_checkpoint.on_disk.persisted import Persisted
 from relkit.flash_checkpoint.on_disk.saved_on_disk import SavedOnDisk
 from relkit.flash_checkpoint.rank_group import RankGroup
 from relkit.flash_checkpoint.rank_memory import RankMemory
+from relkit.flash_checkpoint.save_handle import WAIT_S, OwnSaves, Waited
 
 _MAX_REASONS, _MAX_REASON = 5, 300
 # Given the state of this rank in memory: why it cannot be used; "" if it can. All ranks call it.
@@ -27,8 +28,9 @@ class Choice:
         step: of the training loop; -1 where nothing was saved.
         state: of this rank, where it was in memory.
         saved: on disk; None where it was in memory, or nothing was saved.
-        why_not_memory: reasons, to be told after what is used instead.
-        origin: "from memory", or from which replicas; where it was in memory.
+        why_not_memory: reasons, to be told after what is used instead; and what newer step could
+            not be saved.
+        origin: "from memory", or from which replicas, where it was in memory; likewise.
     """
 
     step: int
@@ -38,19 +40,29 @@ class Choice:
     origin: str = "from memory"
 
 
-def choose(ranks: RankGroup, memory: RankMemory, root: Path, check: Check | None = None) -> Choice:
+def choose(
+    ranks: RankGroup,
+    memory: RankMemory,
+    root: Path,
+    own: OwnSaves,
+    check: Check | None = None,
+) -> Choice:
     """The newest state that all ranks have; in memory, all other slots are discarded.
 
-    Every rank must call it.
+    Every rank must call it. It waits until the saves of all ranks have ended: a step that a loop
+    has saved is found by the next line of the loop.
 
     Args:
         root: folder of the checkpoints on disk.
+        own: the saves of this process.
         check: looks at a state that all ranks have whole.
 
     Raises:
         BadInputFile: the tracker on disk is damaged, or what it names is not seen by all ranks.
+        DeadlineExceeded: a save of a rank is still under way after half an hour.
         RelkitError: the ranks do not answer each other.
     """
+    waited = _waited(ranks, own)
     on_disk = _on_disk(root) if ranks.rank == 0 else {"disk": -1}
     slots, refused = memory.slots()
     reasons = [
@@ -75,9 +87,37 @@ def choose(ranks: RankGroup, memory: RankMemory, root: Path, check: Check | None
             reasons += dict.fromkeys(filter(None, refusals))
         if not any(refusals):
             memory.adopt(slots[step].header.sequence)
-            return Choice(step, state, origin=memory.origin_of(step))
+            return Choice(step, state, origin=memory.origin_of(step) + _not_saved(waited, step))
         del slots[step]
-    return _from_disk(memory, root, offers, reasons)
+    choice = _from_disk(memory, root, offers, reasons)
+    why = choice.why_not_memory + _not_saved(waited, choice.step)
+    return replace(choice, why_not_memory=why)
+
+
+def _waited(ranks: RankGroup, own: OwnSaves) -> list[Waited]:
+    """How the saves of all ranks ended.
+
+    Raises:
+        DeadlineExceeded, RelkitError: as of `choose`.
+    """
+    everyone = [Waited(*plain) for plain in ranks.meet(own.wait_end(WAIT_S).plain(), WAIT_S)]
+    for rank, waited in enumerate(everyone):
+        if waited.late:
+            raise DeadlineExceeded(
+                f"rank {rank}: {waited.late}",
+                next_step="It goes on: load again later, or load a file or folder by its name.",
+            )
+    return everyone
+
+
+def _not_saved(everyone: list[Waited], loaded: int) -> str:
+    """What is said of a newer step than the one that is loaded, which could not be saved."""
+    step = max(waited.step for waited in everyone)
+    if step <= loaded:
+        return ""
+    # What several ranks say alike is said once.
+    reasons = list(dict.fromkeys(waited.why for waited in everyone if waited.step == step))
+    return f"; step {step} could not be saved: {'; '.join(reasons[:_MAX_REASONS])}"
 
 
 def _on_disk(root: Path) -> dict[str, Any]:

@@ -42,7 +42,8 @@ class DdpCheckpointer(Checkpointer):
     def load_checkpoint(self, resume_path: str | os.PathLike[str] = "") -> dict[str, Any]:
         """The newest state that all ranks have, from memory or from disk.
 
-        Every rank must call it. Rank 0 prints one line to stderr that names what was loaded.
+        Every rank must call it. It waits for saves that are under way. Rank 0 prints one line to
+        stderr that names what was loaded, and a newer step that could not be saved.
 
         Args:
             resume_path: a file to load instead.
@@ -53,9 +54,11 @@ class DdpCheckpointer(Checkpointer):
         Raises:
             BadInputFile: the file on disk is damaged, holds more than plain data, or is not seen by
                 all ranks.
+            DeadlineExceeded: a save is still under way after half an hour.
             RelkitError: the ranks do not answer each other.
         """
         if resume_path:
+            self._wait_for_own_saves()
             self._memory.adopt(None)
             return _as_dict(read_plain(Path(resume_path), arrays=True))
         return self.load_newer(-1, "")
@@ -71,7 +74,7 @@ class DdpCheckpointer(Checkpointer):
             the state; {} where none is newer than the loop's own, or nothing was saved.
 
         Raises:
-            BadInputFile, RelkitError: as of load_checkpoint.
+            BadInputFile, DeadlineExceeded, RelkitError: as of load_checkpoint.
         """
         with noted_load() as load:
             choice = self._choose()

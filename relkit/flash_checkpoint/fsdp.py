@@ -51,7 +51,8 @@ class FsdpShardCheckpointer(FolderCheckpointer):
     def get_storage_reader(self, resume_path: str | os.PathLike[str] = "") -> StorageReader | None:
         """A reader of the newest state that all ranks have, for DCP's `load`.
 
-        Every rank must call it. Rank 0 prints one line to stderr that names what is loaded.
+        Every rank must call it. It waits for saves that are under way. Rank 0 prints one line to
+        stderr that names what is loaded, and a newer step that could not be saved.
 
         Args:
             resume_path: a folder in DCP's format to load instead, by relkit or not.
@@ -61,9 +62,11 @@ class FsdpShardCheckpointer(FolderCheckpointer):
 
         Raises:
             BadInputFile: what is on disk is damaged, or not seen by all ranks.
+            DeadlineExceeded: a save is still under way after half an hour.
             RelkitError: the ranks do not answer each other.
         """
         if resume_path:
+            self._wait_for_own_saves()
             self._memory.adopt(None)
             return DiskReader(Path(resume_path))
         choice = self._choose()

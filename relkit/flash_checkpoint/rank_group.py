@@ -18,7 +18,8 @@ from relkit.text.foreign_json import parse_json
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
-_POLL_S = 0.05
+# How often a note is looked for, s: ever less often, as all ranks may ask one store.
+_POLL_S, _POLL_GROWTH, _LONGEST_POLL_S = 0.01, 1.5, 0.25
 _numbers = itertools.count()
 
 
@@ -67,6 +68,36 @@ class RankGroup:
             ) from error
         return everything
 
+    def meet(self, value: Any, timeout_s: float) -> list[Any]:  # noqa: ANN401
+        """As all_gather, for ranks that come at very different times. Every rank must call it.
+
+        Other threads of this process may use the store meanwhile, as those do that save.
+
+        Args:
+            value: of JSON's types.
+            timeout_s: the longest to wait for a rank, s.
+
+        Raises:
+            DeadlineExceeded: a rank has not called it in time.
+            RelkitError: a rank has closed its checkpointer, or the store does not answer.
+        """
+        if self.store is None or self.world_size == 1:
+            return [value]
+        self._round += 1
+        name = f"met/{self._round}"
+        self.put(f"{name}/{self.rank}", value)
+        if self.rank == 0:
+            end_s = time.monotonic() + timeout_s
+            values = [
+                self.wait_for(f"{name}/{rank}", rank, max(0.0, end_s - time.monotonic()))
+                for rank in range(self.world_size)
+            ]
+            self.put(f"{name}/all", values)
+            return values
+        # Rank 0 may have waited as long for another one, which says so then.
+        everything: list[Any] = self.wait_for(f"{name}/all", 0, 2 * timeout_s)
+        return everything
+
     def put(self, name: str, value: Any) -> None:  # noqa: ANN401
         """Leave a value for the other ranks, from any thread.
 
@@ -102,7 +133,7 @@ class RankGroup:
         """
         if self.store is None:
             return self._notes[name]
-        end_s = time.monotonic() + timeout_s
+        end_s, poll_s = time.monotonic() + timeout_s, _POLL_S
         try:
             # A blocking get() would keep the training loop from the store.
             while True:
@@ -114,7 +145,8 @@ class RankGroup:
                     raise RelkitError(f"rank {rank} has closed its checkpointer, or has ended")
                 if time.monotonic() >= end_s:
                     raise DeadlineExceeded(f"rank {rank} has not answered within {timeout_s:g} s")
-                time.sleep(_POLL_S)
+                time.sleep(poll_s)
+                poll_s = min(_POLL_GROWTH * poll_s, _LONGEST_POLL_S)
         except (RuntimeError, OSError, ValueError) as error:
             raise RelkitError(f"the store of the job does not answer: {_first(error)}") from error
 

@@ -26,14 +26,20 @@ class RankMemory:
         rank, world_size: of this process.
         threads: number of threads that copy; None: half of this rank's share of the processors.
         root: where the job keeps its checkpoints on disk; the launcher persists slots there.
+        own: the folder of slots of a process without a launcher; None: a new one is made.
     """
 
     def __init__(
-        self, rank: int, world_size: int, threads: int | None, root: Path | None = None
+        self,
+        rank: int,
+        world_size: int,
+        threads: int | None,
+        root: Path | None = None,
+        own: slot_folder.OwnFolder | None = None,
     ) -> None:
         self._rank, self._root = rank, root
         self._threads = threads or default_threads()
-        self._own: slot_folder.OwnFolder | None = None
+        self._own = own
         self._saver: MemorySaver | None = None
         self._failure: RelkitError | None = None
         self._file: SlotFile | None = None
@@ -42,7 +48,8 @@ class RankMemory:
         try:
             folder = slot_folder.of_launcher()
             if folder is None:
-                self._own = slot_folder.make(os.environ.get("TORCHELASTIC_RUN_ID", "job"))
+                if self._own is None:
+                    self._own = slot_folder.make(os.environ.get("TORCHELASTIC_RUN_ID", "job"))
                 folder = self._own.path
             self._path = slot_folder.slots_path(folder, rank)
             self._owner = slot_folder.owner(folder, rank, world_size)
@@ -162,11 +169,11 @@ class RankMemory:
             self._lock.release()
             self._lock = None
 
-    def remove_own(self) -> None:
-        """Remove the slots if they are this process's own, not a launcher's."""
-        if self._own is not None:
-            self._own.remove()
-            self._own = None
+    def give_up_own(self) -> slot_folder.OwnFolder | None:
+        """The folder of slots, to keep or to remove, if it is this process's own and not a
+        launcher's."""
+        own, self._own = self._own, None
+        return own
 
 
 def default_threads() -> int:

@@ -28,7 +28,6 @@ from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.job.added_environment import added_environment
-from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.exchange import (
     ExchangeBroken,
     Mailbox,
@@ -45,11 +44,12 @@ from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.looks import Looks
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.on_hang import OnHang
-from relkit.launch.job.rendezvous import leave_rendezvous, limit_waits
+from relkit.launch.job.rendezvous import forget_workers_store, leave_rendezvous, limit_waits
 from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.job.sealed_rendezvous import SealedBackend, seal
 from relkit.launch.job.session_key import SecretMismatch, agree
 from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank
+from relkit.launch.job.static_meetings import StaticMeetings
 from relkit.launch.job.worker_ends import (
     ends_now,
     look_first,
@@ -95,7 +95,7 @@ class MonitoredAgent(LocalElasticAgent):
     _started = False
     looks, _is_blind = Looks(lambda _line: None), False  # the launcher sets its own
     _end_notes: Mailbox = MemoryMailbox()
-    _rendezvous_calls: BoundedCalls
+    _meetings: StaticMeetings
     _sealed: SealedBackend | None = None
     _links: JobLinks | None = None
 
@@ -103,13 +103,15 @@ class MonitoredAgent(LocalElasticAgent):
         """Run the job to its end; torch calls this once."""
         handler, log = self._worker_group.spec.rdzv_handler, self.services.log
         self._sealed = seal(handler, self._job_key(), log, node_name())
-        self._rendezvous_calls = BoundedCalls("relkit-rendezvous")
-        limit_waits(handler, self._rendezvous_calls, log)
+        self._meetings = StaticMeetings(self._worker_group.spec, log)
+        limit_waits(handler, self._meetings.calls, log)
         try:
             result: RunResult | None = super().run(role)
         except JobAborted:
             self._report_failure()
             raise
+        finally:
+            self._meetings.stop()
         # None where the rendezvous was left in an orderly way.
         if result is not None and result.is_failed():
             self._report_failure()
@@ -129,6 +131,7 @@ class MonitoredAgent(LocalElasticAgent):
         notes = self._end_notes
         try:
             notes.put(ended_key(notes.node), b"1")
+            self._meetings.close()
             if notes.nodes > 1 and holds_store(self._worker_group.store):
                 ended = [ended_key(node) for node in range(notes.nodes)]
                 wait_for_notes(notes, ended, STAY_S)
@@ -155,15 +158,11 @@ class MonitoredAgent(LocalElasticAgent):
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         self._started = False
-        # torch (seen in 2.13) makes the store that workers meet in once, and keeps it over
-        # restarts: new workers then find the addresses of the dead ones in it, and gloo fails to
-        # connect. Forgetting it makes torch create a fresh one for each round.
-        for name in ("_bootstrap_store_info", "_shared_tcp_store_server"):
-            if hasattr(worker_group.spec.rdzv_handler, name):
-                setattr(worker_group.spec.rdzv_handler, name, None)
+        forget_workers_store(worker_group.spec.rdzv_handler)
         # In a thread, as no signal is handled inside a store's client. How long nodes may take to
         # meet is torch's to decide.
-        self._rendezvous_calls.call(super()._rendezvous, worker_group, timeout_s=math.inf)
+        self._meetings.calls.call(super()._rendezvous, worker_group, timeout_s=math.inf)
+        self._meetings.count_restarts(self)
         self._connect_exit_barrier(worker_group)
         self._session = self._agree(worker_group)
         if self._sealed is not None:
@@ -223,7 +222,7 @@ class MonitoredAgent(LocalElasticAgent):
 
     def _leaving(self, worker_group: WorkerGroup, why: RelkitError) -> LeavesJob:
         try:
-            leave_rendezvous(worker_group.spec.rdzv_handler, self._rendezvous_calls)
+            leave_rendezvous(worker_group.spec.rdzv_handler, self._meetings.calls)
         except RendezvousError as error:
             self.services.log(f"the other nodes will notice only later that this one left: {error}")
         return LeavesJob(why)
@@ -248,6 +247,7 @@ class MonitoredAgent(LocalElasticAgent):
         extra |= self._more_environment(job_dir)
         # Before there are workers to watch, as a store may be slow to connect to.
         self._end_notes = self._mailbox(worker_group, "end-")
+        self._meetings.begin(self._mailbox(worker_group, "again-"))
         links = self._links = self._links or JobLinks(self.services.log)
         mailbox = links.begin(self._link_rendezvous(worker_group))
         straggler_mailbox = self._mailbox(worker_group, "straggler-")
@@ -308,15 +308,11 @@ class MonitoredAgent(LocalElasticAgent):
     def _mailbox(self, worker_group: WorkerGroup, purpose: str = "") -> Mailbox:
         nodes = int(worker_group.group_world_size or 1)
         node = int(worker_group.group_rank or 0)
-        spec = worker_group.spec
         store: Any = worker_group.store
         if nodes == 1 or store is None:
             return MemoryMailbox()
-        # A static rendezvous keeps one store over all restarts; the others make a new one.
-        static = spec.rdzv_handler.get_backend() == "static"
-        restarts = spec.max_restarts - self._remaining_restarts
         try:
-            prefix = purpose + (str(restarts) if static else "round")
+            prefix = purpose + "round"  # each rendezvous has keys of its own
             inner = StoreMailbox(store, node, nodes, prefix)
             if not self._session:
                 return inner

@@ -112,7 +112,7 @@ class SpareAgent(StandbyAgent):
             # At once: workers of other nodes that have lost this one fail a moment later.
             trained_s = time.monotonic() - self._started_s
             with suppress(RendezvousError, NoAnswer):
-                self._given_up = self._rendezvous_calls.call(
+                self._given_up = self._meetings.calls.call(
                     self.meeting.failed, trained_s, timeout_s=_NOTE_S
                 )
         super()._failed(sentence)
@@ -124,7 +124,7 @@ class SpareAgent(StandbyAgent):
     def _has_lost_another(self) -> bool:
         """Whether the loss of another node may be why workers failed here."""
         handler = self._worker_group.spec.rdzv_handler
-        look = partial(self._rendezvous_calls.call, look_at, handler, timeout_s=_NOTE_S)
+        look = partial(self._meetings.calls.call, look_at, handler, timeout_s=_NOTE_S)
         with suppress(RendezvousError, NoAnswer):
             return has_lost_a_member(look, self.meeting.silence_limit_s)
         return False
@@ -137,4 +137,4 @@ class SpareAgent(StandbyAgent):
         """Have a spare step in at once; it would, a little later, also where this fails."""
         if self.meeting.is_on and self._has_started and self.meeting.stop(why):
             with suppress(RendezvousError):
-                leave_rendezvous(self._worker_group.spec.rdzv_handler, self._rendezvous_calls)
+                leave_rendezvous(self._worker_group.spec.rdzv_handler, self._meetings.calls)

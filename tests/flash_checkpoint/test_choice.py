@@ -10,9 +10,11 @@ from typing import Any, cast
 
 import pytest
 
+from relkit.errors import DeadlineExceeded
 from relkit.flash_checkpoint.choice import choose
 from relkit.flash_checkpoint.rank_group import RankGroup
 from relkit.flash_checkpoint.rank_memory import RankMemory
+from relkit.flash_checkpoint.save_handle import OwnSaves, Waited
 
 
 class Ranks:
@@ -20,8 +22,12 @@ class Ranks:
 
     rank = 0
 
-    def __init__(self, others: Iterable[object]) -> None:
-        self._others = iter(others)
+    def __init__(self, others: Iterable[object], waited: Waited | None = None) -> None:
+        self._others, self._waited = iter(others), waited or Waited()
+
+    def meet(self, own: object, _timeout_s: float) -> list[object]:
+        """As RankGroup's."""
+        return [own, self._waited.plain()]
 
     def all_gather(self, own: object) -> list[object]:
         """As RankGroup's."""
@@ -82,7 +88,7 @@ def test_all_ranks_load_one_step(
     why: str,
 ) -> None:
     memory = Memory(steps)
-    chosen = choose(cast(RankGroup, Ranks(others)), cast(RankMemory, memory), tmp_path)
+    chosen = choose(cast(RankGroup, Ranks(others)), cast(RankMemory, memory), tmp_path, OwnSaves())
     assert (chosen.step, memory.adopted, chosen.why_not_memory) == (step, adopted, why)
     assert chosen.state == (None if step < 0 else f"state of step {step}")
 
@@ -96,7 +102,34 @@ def test_a_state_that_cannot_be_used_is_refused_and_the_reason_said_once(tmp_pat
         asked.append(state)
         return "divided"
 
-    chosen = choose(cast(RankGroup, Ranks(others)), cast(RankMemory, memory), tmp_path, check)
+    chosen = choose(
+        cast(RankGroup, Ranks(others)), cast(RankMemory, memory), tmp_path, OwnSaves(), check
+    )
     assert (chosen.step, memory.adopted) == (-1, None)
     assert chosen.why_not_memory == "; memory is not used: rank 0: torn; divided"
     assert asked == ["state of step 4", "state of step 3"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "others", "origin", "why"),
+    [
+        ({6: "", 7: ""}, [[], offer(6), ""], "from memory; step 7 could not be saved: full", ""),
+        ({}, [[], offer()], "from memory", "; step 7 could not be saved: full"),
+        # A step that was saved in a later try.
+        ({7: ""}, [[], offer(7), ""], "from memory", ""),
+    ],
+)
+def test_a_newer_step_that_a_rank_could_not_save_is_told(
+    tmp_path: Path, steps: dict[int, str], others: list[object], origin: str, why: str
+) -> None:
+    ranks, memory = Ranks(others, Waited(step=7, why="full")), Memory(steps)
+    chosen = choose(cast(RankGroup, ranks), cast(RankMemory, memory), tmp_path, OwnSaves())
+    assert (chosen.origin, chosen.why_not_memory) == (origin, why)
+
+
+def test_no_older_step_is_loaded_while_a_save_is_under_way(tmp_path: Path) -> None:
+    ranks = Ranks([[], offer(6), ""], Waited(late="the save of step 7 is under way"))
+    memory = Memory({6: ""})
+    with pytest.raises(DeadlineExceeded, match=r"^rank 1: the save of step 7 is under way$"):
+        choose(cast(RankGroup, ranks), cast(RankMemory, memory), tmp_path, OwnSaves())
+    assert memory.adopted == -1

@@ -16,7 +16,7 @@ import pytest
 from relkit.checkpoint import iteration_folder
 from relkit.errors import UsageProblem
 from relkit.flash_checkpoint import megatron_dist_ckpt
-from relkit.flash_checkpoint.megatron import load_checkpoint
+from relkit.flash_checkpoint.megatron import drop_in, load_checkpoint
 from relkit.flash_checkpoint.replicas import COUNT_VARIABLE
 from tests.cluster.conftest import Start, orphans_come_to_us, start
 from tests.flash_checkpoint.jobs.undisturbed_run import STEPS, run
@@ -125,10 +125,12 @@ def test_a_distributed_checkpoint_on_disk_is_megatrons_own(start: Start, tmp_pat
 
 
 @pytest.mark.parametrize("load", [load_checkpoint, megatron_dist_ckpt.load_checkpoint])
-def test_replicas_that_the_launcher_does_not_make_are_refused_by_name(
+def test_replicas_that_the_launchers_of_several_nodes_do_not_make_are_refused_by_name(
     load: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert callable(load)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     with pytest.raises(UsageProblem, match=r"^replica_count=2: the launcher makes 0$"):
         load([], None, None, replica_count=2)
     monkeypatch.setenv(COUNT_VARIABLE, "1")
@@ -136,6 +138,24 @@ def test_replicas_that_the_launcher_does_not_make_are_refused_by_name(
         load([], None, None, replica_count=2)
     with pytest.raises(UsageProblem, match=r"^Megatron-LM"):
         load([], None, None, replica_count=1)
+
+
+@pytest.mark.parametrize("ranks", ["", "1", "8"])
+def test_on_a_single_node_one_line_says_that_there_is_no_second_host(
+    ranks: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+        if ranks:
+            monkeypatch.setenv(name, ranks)
+    drop_in._say_no_second_host.cache_clear()
+    for _ in range(2):
+        with pytest.raises(UsageProblem, match=r"^Megatron-LM"):  # it has gone on
+            load_checkpoint([], None, None, replica_count=2)
+    assert capsys.readouterr().err == (
+        "relkit: flash checkpoint: replica_count=2: this job has no second host to keep a copy on;"
+        " it saves without\n"
+    )
 
 
 def test_without_megatron_it_says_what_is_missing() -> None:

@@ -114,8 +114,9 @@ class DeepSpeedCheckpointer(FilesCheckpointer):
     ) -> Loaded:
         """Load the newest state that all ranks have, from memory or from disk.
 
-        Every rank must call it. Rank 0 prints one line to stderr that names what was loaded. The
-        random generators go on where they were, if as many ranks have saved.
+        Every rank must call it. It waits for saves that are under way. Rank 0 prints one line to
+        stderr that names what was loaded, and a newer step that could not be saved. The random
+        generators go on where they were, if as many ranks have saved.
 
         Args:
             load_dir, tag: as of DeepSpeed's; with a tag, or of another folder than checkpoint_dir,
@@ -127,10 +128,12 @@ class DeepSpeedCheckpointer(FilesCheckpointer):
 
         Raises:
             BadInputFile: what is on disk is damaged, or not seen by all ranks.
+            DeadlineExceeded: a save is still under way after half an hour.
             RelkitError: the ranks do not answer each other.
         """
         folder = Path(load_dir or self._root)
         if tag is not None or folder.absolute() != self._root.absolute():
+            self._wait_for_own_saves()
             self._memory.adopt(None)
             return self._by_deepspeed(folder, tag, options)
         with noted_load() as load:

@@ -54,6 +54,9 @@ class MegatronCheckpointer(FilesCheckpointer):
         UsageProblem: there are several ranks, and no process group yet.
     """
 
+    # Megatron has saved something itself, and may still be at it.
+    _left_to_megatron = False
+
     def save_native(
         self,
         megatron: Megatron,
@@ -75,6 +78,7 @@ class MegatronCheckpointer(FilesCheckpointer):
         step, arguments = int(required[0]), megatron.arguments
         to_disk = storage_type is StorageType.DISK and _uses_distributed(arguments)
         if to_disk or options.get("non_persistent_ckpt"):
+            self._left_to_megatron = True
             megatron.save(required, flops, options)
             return SaveHandle.ended(step)
         _require_known_format(arguments)
@@ -92,7 +96,7 @@ class MegatronCheckpointer(FilesCheckpointer):
     def load_native(
         self, megatron: Megatron, required: tuple[Any, ...], options: Mapping[str, Any]
     ) -> tuple[int, float]:
-        """Load the newest state of all ranks with Megatron's `load_checkpoint`.
+        """Load the newest state of all ranks with Megatron's `load_checkpoint`, once it is saved.
 
         Args:
             required, options: as of `Megatron.load`.
@@ -102,13 +106,17 @@ class MegatronCheckpointer(FilesCheckpointer):
 
         Raises:
             BadInputFile: what was saved is damaged, or of a model that is divided in another way.
+            DeadlineExceeded: a save is still under way after half an hour.
         """
         folder = megatron.arguments.load
         is_own = folder is not None and Path(folder).absolute() == self._root.absolute()
-        own = self._own_newest() if is_own else OwnNewest(-1, 0)
+        if self._left_to_megatron:
+            megatron.end_own_saves()
         with noted_load() as load:
             degrees = division.of_arguments(megatron.arguments)
             choice = self._choose(lambda state: division.why_not(state, degrees))
+            # Behind the choice, which waits for what is being saved.
+            own = self._own_newest() if is_own else OwnNewest(-1, 0)
             if choice.step >= 0 and choice.saved is None and choice.step >= own.step:
                 load.step, load.source = choice.step, "memory"
                 self._announce(f"step {choice.step} {choice.origin}")

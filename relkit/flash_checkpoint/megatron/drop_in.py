@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ def save_checkpoint(
         checkpointing_context, options: further arguments of Megatron's, given on to it.
         storage_type: MEMORY or DISK. DISK writes to `args.save`, in Megatron's own layout.
         replica_count: how many other hosts keep a copy; the launcher must make as many
-            (`relkit launch --replica-count`), for the whole job.
+            (`relkit launch --replica-count`), for the whole job. On a single node there is no other
+            host, and a line says so.
 
     Returns:
         a handle; its `wait()` returns when the state is in memory, or on disk for DISK. What
@@ -73,14 +75,16 @@ def load_checkpoint(
 ) -> tuple[int, float]:
     """Load the newest state that all ranks have: from memory, or from disk as Megatron does.
 
-    Every rank must call it. Rank 0 prints one line to stderr that names what was loaded.
+    Every rank must call it. It waits for saves that are under way. Rank 0 prints one line to stderr
+    that names what was loaded, and a newer step that could not be saved.
 
     Args:
         model, optimizer, opt_param_scheduler, strict: as of Megatron's.
         load_arg: likewise; where it is not "load", only Megatron's own function is called.
         checkpointing_context, options: further arguments of Megatron's, given on to it.
         replica_count: how many other hosts keep a copy; the launcher must make as many
-            (`relkit launch --replica-count`), for the whole job.
+            (`relkit launch --replica-count`), for the whole job. On a single node there is no other
+            host, and a line says so.
 
     Returns:
         the iteration, and the floating-point operations so far (0 before Megatron 0.5).
@@ -89,6 +93,7 @@ def load_checkpoint(
         UsageProblem: Megatron-LM is not installed; the launcher makes fewer replicas.
         BadInputFile: the model is divided in another way than it was saved in memory, or what is
             on disk is damaged.
+        DeadlineExceeded: a save is still under way after half an hour.
         RelkitError: the ranks do not answer each other.
     """
     _require_replicas(replica_count)
@@ -102,11 +107,33 @@ def load_checkpoint(
 
 def _require_replicas(replica_count: int) -> None:
     made = whole_number(os.environ.get(COUNT_VARIABLE)) or 0
-    if replica_count > made:
-        raise UsageProblem(
-            f"replica_count={replica_count}: the launcher makes {made}",
-            next_step=f"Start the job with `relkit launch --replica-count {replica_count}` on all"
-            " nodes, or leave replica_count out.",
+    if replica_count <= made:
+        return
+    if _is_on_one_node():
+        _say_no_second_host(replica_count)
+        return
+    raise UsageProblem(
+        f"replica_count={replica_count}: the launcher makes {made}",
+        next_step=f"Start the job with `relkit launch --replica-count {replica_count}` on all"
+        " nodes, or leave replica_count out.",
+    )
+
+
+def _is_on_one_node() -> bool:
+    """All ranks of the job are of one launcher, as far as the variables of torchrun say."""
+    ranks, here = (
+        whole_number(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")
+    )
+    return ranks is not None and ranks == here
+
+
+@cache
+def _say_no_second_host(replica_count: int) -> None:
+    if os.environ.get("RANK", "0") == "0":
+        print(
+            f"relkit: flash checkpoint: replica_count={replica_count}: this job has no second host"
+            " to keep a copy on; it saves without",
+            file=sys.stderr,
         )
 
 

@@ -14,6 +14,7 @@ from relkit.errors import UsageProblem
 
 # Since core 0.6, and before.
 _MODULES = ("megatron.training.checkpointing", "megatron.checkpointing")
+_ASYNC_SAVES = "megatron.training.async_utils"
 _FLOPS = "num_floating_point_operations_so_far"
 
 
@@ -55,6 +56,16 @@ class Megatron:
         if isinstance(loaded, tuple):
             return int(loaded[0]), loaded[1]
         return int(loaded), 0
+
+    def end_own_saves(self) -> None:
+        """Wait for what Megatron saves with `--async-save`. Every rank must call it."""
+        if not getattr(self.arguments, "async_save", False):
+            return
+        try:
+            saves = importlib.import_module(_ASYNC_SAVES)
+        except ModuleNotFoundError:
+            return  # before core 0.7, which saves while the loop waits
+        saves.maybe_finalize_async_save(blocking=True)
 
     def file_of_rank(self, iteration: int) -> str:
         """The file that this rank loads, within the folder of an iteration."""

@@ -47,6 +47,21 @@ def limit_waits(handler: RendezvousHandler, calls: BoundedCalls, log: Log) -> No
     limited.num_nodes_waiting, limited.shutdown = num_nodes_waiting, shutdown
 
 
+def forget_workers_store(handler: RendezvousHandler) -> None:
+    """Have the workers of the next attempt meet in a fresh store.
+
+    torch (seen in 2.13) makes the store that workers meet in once, and keeps it over restarts: new
+    workers then find the addresses of the dead ones in it, and gloo fails to connect. Forgetting it
+    makes torch create a fresh one for each round.
+
+    Args:
+        handler: of this job; of a static one, see StaticMeetings.
+    """
+    for name in ("_bootstrap_store_info", "_shared_tcp_store_server"):
+        if hasattr(handler, name):
+            setattr(handler, name, None)
+
+
 def keep_alive_as_asked(handler: RendezvousHandler, parameters: RendezvousParameters) -> None:
     """Have heartbeats be sent as --rdzv-conf says; torch 2.4 to 2.6 do not read that.
 

@@ -48,7 +48,7 @@ def agent() -> Bare:
         prepare=lambda _job, _count: (None, {"LD_PRELOAD": "hook.so"}),
     )  # fmt: skip
     made._worker_group = SimpleNamespace(spec=spec(), state=WorkerState.HEALTHY)
-    made._rendezvous_calls = BoundedCalls("test")
+    made._meetings = SimpleNamespace(calls=BoundedCalls("test"), count_restarts=lambda _agent: None)
     made._remaining_restarts = 3
     return made
 
