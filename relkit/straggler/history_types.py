@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relkit.straggler.host_load import HostLoad
 from relkit.straggler.model import PARTS, Cause, Verdict
 
 Singles = NDArray[np.float32]
@@ -85,9 +86,10 @@ class History:
         local_s, late_s: (ranks, steps), s; parts: (parts in the order of model.PARTS, ranks,
             steps), s; NaN = not known.
         step_unix_s: when each step ended, Unix time, s; NaN = not known.
-        verdicts: those that hold; past: those that were dropped, oldest first.
+        verdicts: those that hold, and are sure; past: those that were dropped, oldest first.
         links: worst first; only those that were measured.
         clock_offsets: host -> (ahead of the first host by, standard error), s.
+        loads: host -> who has its cores, where that is known.
         settings: of the scorer, plain JSON values.
         notes: what was not seen, one sentence each.
         scores: by rank, recent slowdown over its peers as a share (0.1 = 10 %); NaN = not known.
@@ -112,6 +114,7 @@ class History:
     past: tuple[RaisedVerdict, ...] = ()
     links: tuple[LinkRow, ...] = ()
     clock_offsets: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    loads: Mapping[str, HostLoad] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     scores: Singles = field(default_factory=lambda: np.empty(0, np.float32))
@@ -134,12 +137,20 @@ class History:
 
     @property
     def accusations(self) -> tuple[RaisedVerdict, ...]:
-        """Those that hold, then those that were dropped and had a cause, newest first.
+        """Those that hold, then those that were dropped, newest first.
 
-        What was dropped without a cause ever found is nothing to show to anybody.
+        What was not sure, or was dropped without a cause ever found, is none.
         """
-        over = [raised for raised in reversed(self.past) if raised.verdict.cause is not Cause.NOISE]
-        return (*self.verdicts, *over)
+        return (*self.verdicts, *self.recovered)
+
+    @property
+    def recovered(self) -> tuple[RaisedVerdict, ...]:
+        """Those that were dropped, were sure, and had a cause, newest first."""
+        return tuple(
+            raised
+            for raised in reversed(self.past)
+            if raised.verdict.cause is not Cause.NOISE and raised.verdict.accuses
+        )
 
 
 def shapes(ranks: int, steps: int) -> dict[str, tuple[int, ...]]:

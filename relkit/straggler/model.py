@@ -49,6 +49,8 @@ class PartTimes(NamedTuple):
             it, together with throttled_s: stopped by its cgroup; off_cpu_s: the main thread
             neither ran nor was runnable, also while it waits for a device. They are parts of the
             three above, not on top.
+        excused_s: so much of the local time at most went into saving files, or into waiting for
+            threads and loader workers that had no core. It may overlap with all of these.
     """
 
     compute_s: float
@@ -58,6 +60,7 @@ class PartTimes(NamedTuple):
     run_queue_wait_s: float
     throttled_s: float
     off_cpu_s: float
+    excused_s: float = 0.0
 
     @property
     def local_s(self) -> float:
@@ -68,10 +71,14 @@ class PartTimes(NamedTuple):
 PARTS = tuple(name.removesuffix("_s") for name in PartTimes._fields)
 """Names of the parts, in the order of the rows of every array that holds them."""
 
-COMPUTE, INPUT, UNATTRIBUTED, GC, RUN_QUEUE_WAIT, THROTTLED, OFF_CPU = range(len(PARTS))
+COMPUTE, INPUT, UNATTRIBUTED, GC, RUN_QUEUE_WAIT, THROTTLED, OFF_CPU, EXCUSED = range(len(PARTS))
 
 LOCAL_PARTS = 3
 """The first so many of PARTS add up to the local time."""
+
+
+ACCUSED_FROM = 0.9
+"""Confidence of a verdict from which on somebody is accused; below it is a suspicion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,7 @@ class Verdict:
         cause: why.
         score: how much slower than its peers (or its own past), as a share: 0.1 = 10 %; of a
             network, how much longer a transfer takes.
-        confidence: 0..1, of subject and cause together.
+        confidence: 0..1, that it is slow by itself, and no other; the cause may be less sure.
         first_step: the first step of the slowness.
         cost_s: seconds that it has cost the job since then.
         reasons: what makes relkit think so, strongest first.
@@ -99,3 +106,8 @@ class Verdict:
     reasons: tuple[str, ...]
     rank: int = -1
     ends: tuple[str, ...] = ()
+
+    @property
+    def accuses(self) -> bool:
+        """It is sure enough to be said as more than a suspicion."""
+        return self.confidence >= ACCUSED_FROM

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from relkit.straggler.host_load import HostLoad
 from relkit.straggler.model import Floats, PartTimes
 
 # Numbers of operations, the same on every host whatever its hook's table looks like.
@@ -127,4 +128,9 @@ class StepSource(Protocol):
 
     def notes(self) -> tuple[str, ...]:
         """What was not seen so far, one sentence each."""
+        ...
+
+    @property
+    def load(self) -> HostLoad | None:
+        """Who has the cores of this node; None where that is not known yet."""
         ...

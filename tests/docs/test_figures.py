@@ -73,7 +73,6 @@ NOT_MEASURED = {
     ("linkcheck.md", "MB/s"),
     ("straggler.md", "so that writing takes at most 1 % of a core"),
     ("platforms.md", "50 microseconds when the pool runs short"),
-    ("straggler-method.md", "four times as long"),
     # A limit that a test holds; a line that a launcher prints; one entry of the run shown there.
     ("hang.md", "the page stays below 5 MB"),
     ("launch.md", "nobody took that place within 600 s"),

@@ -9,7 +9,7 @@ import numpy as np
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
 from relkit.straggler.transport.history import History, LinkRow, RaisedVerdict
 
-COMPUTE, INPUT, UNATTRIBUTED, GC, RUN_QUEUE_WAIT, THROTTLED, OFF_CPU = range(len(PARTS))
+COMPUTE, INPUT, UNATTRIBUTED, GC, RUN_QUEUE_WAIT, THROTTLED, OFF_CPU, EXCUSED = range(len(PARTS))
 SLOWNESS, STEP_S = 0.12, 0.1
 PAUSE_S, PAUSE_EVERY = 0.2, 11
 
@@ -88,7 +88,7 @@ def _with_faults(
         ),
         RaisedVerdict(
             Verdict(
-                Subject.LINK, Cause.NETWORK, 3.1, 0.66, first + link_since,
+                Subject.LINK, Cause.NETWORK, 3.1, 0.91, first + link_since,
                 0.021 * (steps - link_since),
                 ("transfers over it take 28 ms instead of 6.8 ms once everybody has come",
                  "the other transfers of both hosts are as quick as usual"),
@@ -120,7 +120,7 @@ def _with_faults(
         past=(
             RaisedVerdict(
                 Verdict(
-                    Subject.RANK, Cause.INPUT, 0.31, 0.88, first + 8, 0.9,
+                    Subject.RANK, Cause.INPUT, 0.31, 0.92, first + 8, 0.9,
                     ("waiting for input is 31 ms a step longer: 97% of its slowdown",), rank=0,
                 ),
                 first + 14, first + 40,

@@ -21,7 +21,7 @@ from relkit.reports.straggler import (
     straggler_page,
     straggler_parts,
 )
-from relkit.straggler.model import Cause, Subject, Verdict
+from relkit.straggler.model import PARTS, Cause, Subject, Verdict
 from relkit.straggler.present.metrics import metrics_of
 from relkit.straggler.present.report import straggler_report
 from relkit.straggler.transport.history import History, LinkRow, RaisedVerdict
@@ -168,7 +168,7 @@ def test_parts_tell_where_the_time_went() -> None:
         {"local_s": np.full((8, 60), np.inf, np.float32)},
         {"late_s": np.full((8, 60), np.inf, np.float32)},
         {"late_s": np.full((8, 60), np.nan, np.float32)},
-        {"parts": np.full((7, 8, 60), np.nan, np.float32)},
+        {"parts": np.full((len(PARTS), 8, 60), np.nan, np.float32)},
         {"step_unix_s": np.full(60, np.nan)},
         {"step_unix_s": np.full(60, 5.0)},
         {"scores": np.full(8, np.nan, np.float32), "evidence": np.full(8, 9.0, np.float32)},
@@ -200,7 +200,7 @@ def test_odd_verdicts_do_not_stop_the_page() -> None:
 def test_no_step_yet() -> None:
     none = History(
         "j", 2, 0, 0, ("a", "b"), np.empty((2, 0), np.float32), np.empty((2, 0), np.float32),
-        np.empty((7, 2, 0), np.float32), np.empty(0),
+        np.empty((len(PARTS), 2, 0), np.float32), np.empty(0),
     )  # fmt: skip
     assert "could not tell: no step of any rank was seen" in page(none)
 

@@ -9,11 +9,9 @@ from dataclasses import asdict, dataclass
 
 from relkit.errors import EXIT_CONVICTED, RelkitError
 from relkit.straggler.history_types import RaisedVerdict
-from relkit.straggler.model import Subject, Verdict
+from relkit.straggler.model import ACCUSED_FROM, Subject, Verdict
 from relkit.text.foreign_json import parse_object
 
-# A node that leaves costs a restart: below this confidence it is only reported.
-MIN_CONFIDENCE = 0.9
 _TEXT_LIMIT = 500
 
 
@@ -98,8 +96,8 @@ class Exclusion:
             return None, "a node is leaving; nobody else is excluded before the restart"
         if self.impossible:
             return None, f"{who} is not excluded: {self.impossible}"
-        if verdict.confidence < MIN_CONFIDENCE:
-            return None, f"{who} is not excluded below a confidence of {MIN_CONFIDENCE:g}"
+        if not verdict.accuses:
+            return None, f"{who} is not excluded below a confidence of {ACCUSED_FROM:g}"
         accused = _nodes(verdict, node_of, host_of)
         if len(accused) != 1:
             return None, f"{who} is not excluded: it is not certain which node is at fault"

@@ -8,6 +8,7 @@ from relkit.errors import BadDump
 from relkit.launch.job.exchange import Mailbox
 from relkit.launch.straggler.edge_reports import EdgeReports
 from relkit.straggler.edge_traffic import EdgeTraffic
+from relkit.straggler.host_load import HostLoad
 from relkit.straggler.step_record import StepRecord
 from relkit.straggler.transport import step_codec
 
@@ -28,16 +29,21 @@ class StepSender:
         self._number = 0
 
     def send(
-        self, records: Sequence[StepRecord], notes: Sequence[str], sent: Sequence[EdgeTraffic] = ()
+        self,
+        records: Sequence[StepRecord],
+        notes: Sequence[str],
+        sent: Sequence[EdgeTraffic] = (),
+        load: HostLoad | None = None,
     ) -> None:
         """Leave a note, if there is anything new.
 
         Args:
-            records: of this node's ranks; notes: what was not seen; sent: to other hosts.
+            records: of this node's ranks; notes: what was not seen; sent: to other hosts; load: of
+                this one, None = not known.
         """
         if not records and not sent and self._number:
             return
-        note = step_codec.Note(self._number, tuple(records), tuple(notes), tuple(sent))
+        note = step_codec.Note(self._number, tuple(records), tuple(notes), tuple(sent), load=load)
         key = f"steps/{self._mailbox.node}/{self._number % RING}"
         self._mailbox.put(key, step_codec.encode(note, self._host))
         self._number += 1
@@ -45,7 +51,7 @@ class StepSender:
 
 class StepReceiver:
     """Of node 0. `node_of` and `host_of` have what is known of each rank so far, `edges` what was
-    sent between hosts.
+    sent between hosts, and `loads` who has the cores of each.
 
     Args:
         mailbox: to all nodes; world_size: ranks in the job.
@@ -59,6 +65,7 @@ class StepReceiver:
         self.node_of: dict[int, int] = {}
         self.host_of: dict[int, str] = {}
         self.edges = EdgeReports()
+        self.loads: dict[str, HostLoad] = {}
 
     def take(self, records: Sequence[StepRecord], node: int) -> None:
         """Note whose these steps are."""
@@ -76,6 +83,8 @@ class StepReceiver:
                     break
                 self.take(note.records, node)
                 self.edges.add(note.host, note.sent)
+                if note.load is not None:
+                    self.loads[note.host] = note.load
                 records += note.records
         return tuple(records)
 

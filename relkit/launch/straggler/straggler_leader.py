@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from relkit.errors import BadInputFile
@@ -17,7 +17,7 @@ from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.score.online_scorer import OnlineScorer
 from relkit.straggler.score.rank_scorer import Settings
-from relkit.straggler.step_record import StepRecord
+from relkit.straggler.step_record import StepRecord, StepSource
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control_settings import Control, Mode
 from relkit.straggler.transport.history import History
@@ -36,7 +36,7 @@ class StragglerLeader:
         log: one line to the terminal.
         min_nodes: fewer must not be left when a node is excluded.
         past: verdicts of earlier attempts.
-        local_notes: what was not seen on its own node.
+        local: what was not seen on its own node, and who has the cores there.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class StragglerLeader:
         *,
         min_nodes: int,
         past: Sequence[RaisedVerdict],
-        local_notes: Callable[[], tuple[str, ...]],
+        local: StepSource,
     ) -> None:
         self._attempt, self._settings, self._log = attempt, settings, log
-        self._local_notes = local_notes
+        self._local = local
         self._past = tuple(past)
         self._scorer: OnlineScorer | None = None
         self._receiver = StepReceiver(attempt.mailbox, attempt.world_size)
@@ -167,10 +167,13 @@ class StragglerLeader:
 
     def _history(self, *, ended: bool = False) -> History:
         assert self._scorer is not None
-        notes = [*self._local_notes(), *self._receiver.notes()]
+        notes = [*self._local.notes(), *self._receiver.notes()]
+        loads = dict(self._receiver.loads)
+        if self._local.load is not None:
+            loads[self._attempt.host] = self._local.load
         if self._settings.mode is Mode.OFF:
             notes.append("switched off by `relkit straggler tune`")
-        return self._scorer.history(notes, ended=ended)
+        return self._scorer.history(notes, loads, ended=ended)
 
     def _send_settings(self) -> None:
         if self._attempt.mailbox.nodes > 1:

@@ -81,7 +81,7 @@ class StragglerNode:
         if attempt.mailbox.node == 0:
             self.leader = StragglerLeader(
                 attempt, job_dir, settings, timeline, log,
-                min_nodes=min_nodes, past=past, local_notes=self._collector.notes,
+                min_nodes=min_nodes, past=past, local=self._collector,
             )  # fmt: skip
 
     @property
@@ -127,7 +127,7 @@ class StragglerNode:
         records = self._collector.collect(self._attempt.ranks)
         sent = self._looker.look(self._attempt.ranks, now_s) if several_nodes else ()
         if self.leader is None:
-            self._sender.send(records, self._collector.notes(), sent)
+            self._sender.send(records, self._collector.notes(), sent, self._collector.load)
         else:
             self.leader.take(records, sent, now_s)
         if self.order is None and several_nodes:

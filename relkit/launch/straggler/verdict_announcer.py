@@ -100,6 +100,8 @@ class VerdictAnnouncer:
             spell = self._spells.get(who)
             if spell is None or spell.is_said or now_s < self._quiet_until_s.get(who, now_s):
                 continue
+            if not raised.verdict.accuses:
+                continue
             cost_s = spell.cost_s + raised.verdict.cost_s
             if cost_s >= max(MIN_COST_S, _MIN_SHARE * (now_s - spell.began_s)):
                 self._spells[who] = replace(spell, is_said=True)

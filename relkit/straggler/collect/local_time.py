@@ -46,7 +46,7 @@ def local_times(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> F
         gc_reported: the process reports its garbage collections.
 
     Returns:
-        (len(PARTS), steps), s, in the order of PARTS; the row "throttled" is left unknown.
+        (len(PARTS), steps), s, in the order of PARTS; "throttled" and "excused" are left unknown.
     """
     origin = int(begins["end_ns"][0])
     begin_ns, end_ns = begins["end_ns"] - origin, ends["end_ns"] - origin

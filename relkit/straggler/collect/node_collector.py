@@ -19,11 +19,21 @@ from relkit.process import procfs
 from relkit.process.identity import ProcessFinder, ProcessIdentity
 from relkit.straggler.collect.cgroup import throttled_s
 from relkit.straggler.collect.event_rows import GC_MARK, HookMeaning, Rows, event_rows
+from relkit.straggler.collect.excuses import Excuses
+from relkit.straggler.collect.host_loads import HostLoadMeter
 from relkit.straggler.collect.local_time import local_times
 from relkit.straggler.collect.placement import Placement, placement, unlike
 from relkit.straggler.collect.run_times import RunTimes
 from relkit.straggler.collect.step_segmenter import SegmentedSteps, StepSegmenter
-from relkit.straggler.model import LOCAL_PARTS, RUN_QUEUE_WAIT, THROTTLED, Floats, PartTimes
+from relkit.straggler.host_load import HostLoad
+from relkit.straggler.model import (
+    EXCUSED,
+    LOCAL_PARTS,
+    RUN_QUEUE_WAIT,
+    THROTTLED,
+    Floats,
+    PartTimes,
+)
 from relkit.straggler.step_record import COLLECTIVE, RankProcess, StepRecord
 
 # A rank whose recorder is not there yet is looked for this often: it starts with its first
@@ -88,9 +98,11 @@ class _KernelView:
     throttled_share: float = float("nan")
     placement: Placement | None = None
     placed_at: float = -_PLACE_EVERY_S
+    excuses: Excuses = field(default_factory=Excuses)
 
     def look(self, pid: int, now_s: float) -> None:
         """How much of the time since the last look the rank was throttled; where it may run."""
+        self.excuses.look(pid, now_s)
         if now_s - self.placed_at >= _PLACE_EVERY_S:
             self.placement, self.placed_at = placement(pid), now_s
         if now_s - self.throttled_at >= _HOST_EVERY_S:
@@ -151,6 +163,12 @@ class NodeCollector:
         # Share of a recorder's ring that the last collect() found new; above 1 some was lost.
         self.fill = 0.0
         self._broken: dict[int, str] = {}
+        self._load_meter = HostLoadMeter()
+
+    @property
+    def load(self) -> HostLoad | None:
+        """Who has the cores of this node; None where that is not known yet."""
+        return self._load_meter.load
 
     def collect(self, ranks: Sequence[RankProcess]) -> tuple[StepRecord, ...]:
         """Steps of these ranks that have finished since the last call, by rank and step."""
@@ -166,6 +184,7 @@ class NodeCollector:
         pids = [local.pid for local in ranks if local.rank not in self._ranks]
         pids += [known.number for known in self._ranks.values()]
         self._run_times.watch(tuple(pids))
+        self._load_meter.look(pids, now_s)
         records: list[StepRecord] = []
         for rank, known in present:
             if known is None:
@@ -287,7 +306,9 @@ class NodeCollector:
         parts = local_times(steps.rows, steps.begins, steps.ends, gc_reported=known.gc_reported)
         offset = known.reader.boot_to_unix_ns
         begins, ends = steps.begins["end_ns"], steps.ends["end_ns"]
-        parts[THROTTLED] = _throttled(known.kernel.throttled_share * (ends - begins) / 1e9, parts)
+        length_s = (ends - begins) / 1e9
+        parts[THROTTLED] = _throttled(known.kernel.throttled_share * length_s, parts)
+        parts[EXCUSED] = known.kernel.excuses.excused_s(length_s, parts)
         rows = steps.rows
         rows = rows[(rows["kind"] == OpKind.COLLECTIVE) & (rows["communicator"] >= 0)]
         first = np.searchsorted(rows["end_ns"], begins, side="right")

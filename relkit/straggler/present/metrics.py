@@ -136,10 +136,10 @@ def breakdown(history: History, rank: int) -> Breakdown | None:
 
 
 def main_part(times: Breakdown | None, cause: Cause) -> str:
-    """The largest part of a host's slowdown: gc, run_queue_wait, throttled, or "" for none."""
+    """The largest part of a host's slowdown: gc, throttled, or "" for none."""
     if times is None or cause is not Cause.HOST:
         return ""
-    most = {part: times.more_s(part) for part in ("gc", "run_queue_wait", "throttled")}
+    most = {part: times.more_s(part) for part in ("gc", "throttled")}
     part = max(most, key=lambda name: most[name] if math.isfinite(most[name]) else -1.0)
     whole = sum(times.mine_s[:3]) - sum(times.peers_s[:3])
     return part if math.isfinite(most[part]) and most[part] > 0.25 * whole > 0.0 else ""

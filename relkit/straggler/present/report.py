@@ -15,6 +15,7 @@ from relkit.hosts import fold
 from relkit.ranks import RankSet
 from relkit.straggler.history_types import History, RaisedVerdict
 from relkit.straggler.model import Cause, Subject
+from relkit.straggler.present.busy_hosts import BusyHost, busy_hosts
 from relkit.straggler.present.metrics import (
     breakdown,
     last_step,
@@ -36,14 +37,15 @@ _SUSPECT = 0.5
 _HOST = {
     "gc": "Call `gc.freeze()` after start-up and collect at the same step on all ranks "
     "(`gc.disable()`, then `gc.collect()` every few hundred steps); look for what makes objects.",
-    "run_queue_wait": "See what else runs on that host (`top`, "
-    "`ps -eo psr,pcpu,cmd --sort=-pcpu`), whether ranks or loader workers share cores "
-    "(`taskset -cp PID`), and OMP_NUM_THREADS.",
     "throttled": "Raise the container's CPU limit (`cpu.max` of its cgroup), or start fewer "
     "threads and loader workers.",
     "": "Look at what the host does outside of the job: `top`, `vmstat 1`, `dmesg`; "
     "`relkit stacks dump --job JOB` there shows where the rank spends its time.",
 }
+_BUSY = (
+    "See what else runs on that host (`top`, `ps -eo psr,pcpu,cmd --sort=-pcpu`), whether ranks or "
+    "loader workers share cores (`taskset -cp PID`), and OMP_NUM_THREADS."
+)
 _BY_CAUSE = {
     Cause.COMPUTE: "Look at clocks, temperature and power limit of its device (`nvidia-smi -q -d "
     "CLOCK,PERFORMANCE,TEMPERATURE`, or `turbostat`); `relkit straggler preflight` on that host "
@@ -79,6 +81,7 @@ def straggler_report(
     findings += _not_known(history)
     findings += _recovered(history)
     findings += _suspects(history)
+    findings += [_busy(host) for host in busy_hosts(history)]
     if not history.verdicts and not any(f.status is Status.UNKNOWN for f in findings):
         findings.append(_even(history))
     if history.notes:
@@ -123,6 +126,8 @@ def what(raised: RaisedVerdict, part: str = "") -> str:
         verb = "takes" if now else "took"
         return f"{verb} {1.0 + max(verdict.score, 0.0):.3g} times as long as usual for a transfer"
     percent = f"{100.0 * verdict.score:.3g} %"
+    if verdict.subject is Subject.HOST:
+        return f"{'slows' if now else 'slowed'} its ranks down, by {percent} at most"
     if verdict.cause is Cause.COMPUTE:
         return f"{'computes' if now else 'computed'} {percent} longer than its peers"
     if verdict.cause is Cause.INPUT:
@@ -130,7 +135,6 @@ def what(raised: RaisedVerdict, part: str = "") -> str:
     if verdict.cause is Cause.HOST:
         reason = {
             "gc": "for garbage collection",
-            "run_queue_wait": "because of run-queue wait",
             "throttled": "stopped by its cgroup's CPU limit",
         }.get(part, "on its host, outside of compute and input")
         return f"{'needs' if now else 'needed'} {percent} longer than its peers, {reason}"
@@ -194,7 +198,7 @@ def _accused(history: History, raised: RaisedVerdict) -> Finding:
 def _recovered(history: History) -> list[Finding]:
     """Dropped verdicts, one finding for all of a kind; the newest speaks for them."""
     kinds: dict[tuple[object, ...], list[RaisedVerdict]] = {}
-    for raised in history.accusations[len(history.verdicts) :]:
+    for raised in history.recovered:
         verdict = raised.verdict
         kinds.setdefault((verdict.subject, verdict.rank, verdict.ends, verdict.cause), []).append(
             raised
@@ -272,6 +276,22 @@ def _suspects(history: History) -> list[Finding]:
     ]  # fmt: skip
 
 
+def _busy(host: BusyHost) -> Finding:
+    """What is lost there is nobody's fault in the job."""
+    load = host.load
+    evidence = [Evidence("run-queue wait", round(host.wait, 4), "of the time", how="schedstat")]
+    if load is not None:
+        evidence += [
+            Evidence("cores at work", round(load.busy_cores, 2), f"of {load.cores}"),
+            Evidence("of these for other processes", round(load.other_cores, 2)),
+        ]
+    return Finding(
+        "RK-STRAG-008", Status.WARN, host.sentence,
+        ranks=host.ranks.fold(), nodes=host.host, evidence=tuple(evidence),
+        advice=_BUSY,
+    )  # fmt: skip
+
+
 def _even(history: History) -> Finding:
     size, end = history.world_size, last_step(history)
     which = f"all {size:,} ranks take" if size > 1 else "the only rank takes"
@@ -344,7 +364,7 @@ def advice(cause: Cause, subject: Subject, part: str = "") -> str:
 
     Args:
         cause, subject: of the verdict.
-        part: of a slow host what takes the time: gc, run_queue_wait, throttled, or "".
+        part: of a slow host what takes the time: gc, throttled, or "".
     """
     if cause is Cause.NETWORK:
         return _NETWORK[subject]

@@ -14,6 +14,7 @@ from relkit.straggler.model import (
     OFF_CPU,
     RUN_QUEUE_WAIT,
     THROTTLED,
+    UNATTRIBUTED,
     Cause,
     Floats,
 )
@@ -24,6 +25,9 @@ _EXPLAINS = 0.5
 _COMPUTE_SEEN = 0.2
 # From this share of the step off the CPU on, the main thread is taken to wait for a device.
 _DEVICE_OFF_CPU = 0.3
+_ROUNDING_S = 1e-9
+# A thread may sleep for many reasons: data, a lock, a disk, an answer. It is a suspicion, no more.
+_GUESSED = 0.3
 _OFF_CPU_TIME = "off-CPU time of its main thread"
 
 
@@ -44,23 +48,21 @@ class Attribution:
 def attribute(mine_s: Floats, peers_s: Floats) -> Attribution:
     """What explains that a rank takes longer than its peers.
 
-    A slow rank that shares its core also waits for the core longer, just because it runs longer.
-    Of its waiting only what goes beyond its peers' waiting per second of running counts. Waiting
-    that its cgroup made is counted once, as throttling.
+    Waiting for a core is left out, as in the slowdown: others have the core. Waiting that its
+    cgroup made is throttling.
 
     Args:
         mine_s, peers_s: mean seconds a step, one for each of PARTS, of the rank and of its peers;
             NaN = not known.
     """
     off_cpu_known = bool(np.isfinite(mine_s[OFF_CPU]) and np.isfinite(peers_s[OFF_CPU]))
-    mine_s, peers_s = _clean(mine_s), _clean(peers_s)
+    mine_s, peers_s = _without_wait(mine_s), _without_wait(peers_s)
     slowdown = float(mine_s[:LOCAL_PARTS].sum() - peers_s[:LOCAL_PARTS].sum())
-    if slowdown <= 0.0:
+    if slowdown <= _ROUNDING_S:
         return Attribution(Cause.NOISE, 0.0, ("it takes no longer than its peers",))
     hosts = {
         "garbage collection": float(mine_s[GC] - peers_s[GC]),
         "throttling by its cgroup": float(mine_s[THROTTLED] - peers_s[THROTTLED]),
-        "run-queue wait": _beyond(mine_s, peers_s, RUN_QUEUE_WAIT),
     }
     stolen = sum(max(0.0, seconds) for seconds in hosts.values())
     if stolen >= _EXPLAINS * slowdown:
@@ -95,7 +97,7 @@ def _of_the_unattributed(mine_s: Floats, peers_s: Floats, slowdown: float) -> At
         share = min(1.0, off_cpu_s / slowdown)
         if not device:
             reason = _reason(f"{_OFF_CPU_TIME}, as in waiting for data,", off_cpu_s, slowdown)
-            return Attribution(Cause.INPUT, 0.8 * share, (reason,))
+            return Attribution(Cause.INPUT, _GUESSED * share, (reason,))
         reason = _reason(f"{_OFF_CPU_TIME}, as in waiting for a device,", off_cpu_s, slowdown)
         return Attribution(Cause.COMPUTE, 0.7 * share, (reason,))
     ran = float(_running(mine_s) - _running(peers_s))
@@ -106,28 +108,23 @@ def _of_the_unattributed(mine_s: Floats, peers_s: Floats, slowdown: float) -> At
     return Attribution(Cause.COMPUTE, 0.9 * share, (reason,))
 
 
-def _clean(parts_s: Floats) -> Floats:
-    """Without unknown values; run-queue wait less what is already counted as throttling."""
-    clean_s = np.nan_to_num(parts_s)
-    clean_s[RUN_QUEUE_WAIT] = max(0.0, float(clean_s[RUN_QUEUE_WAIT] - clean_s[THROTTLED]))
-    return clean_s
+def _without_wait(parts_s: Floats) -> Floats:
+    """Without unknown values, and without what the rank waited for a core."""
+    own_s: Floats = np.nan_to_num(parts_s)
+    left_s = max(0.0, float(own_s[RUN_QUEUE_WAIT] - own_s[THROTTLED]))
+    # It may have been in any part, and is in what is not attributed, most likely.
+    for part in (UNATTRIBUTED, INPUT, COMPUTE):
+        taken_s = min(left_s, float(own_s[part]))
+        own_s[part] -= taken_s
+        left_s -= taken_s
+    return own_s
 
 
 def _running(parts_s: Floats) -> float:
-    host = parts_s[RUN_QUEUE_WAIT] + parts_s[THROTTLED] + parts_s[OFF_CPU]
+    host = parts_s[THROTTLED] + parts_s[OFF_CPU]
     return max(0.0, float(parts_s[:LOCAL_PARTS].sum() - host))
 
 
-def _beyond(mine_s: Floats, peers_s: Floats, part: int) -> float:
-    running = max(
-        0.0, float(mine_s[:LOCAL_PARTS].sum() - mine_s[RUN_QUEUE_WAIT] - mine_s[THROTTLED])
-    )
-    theirs = float(peers_s[:LOCAL_PARTS].sum() - peers_s[RUN_QUEUE_WAIT] - peers_s[THROTTLED])
-    expected = float(peers_s[part]) * (running / theirs if theirs > 0.0 else 1.0)
-    return float(mine_s[part]) - max(expected, float(peers_s[part]))
-
-
 def _reason(name: str, seconds: float, slowdown: float) -> str:
-    return (
-        f"{name} is {seconds * 1e3:.3g} ms a step longer: {seconds / slowdown:.0%} of its slowdown"
-    )
+    share = min(1.0, seconds / slowdown)
+    return f"{name} is {seconds * 1e3:.3g} ms a step longer: {share:.0%} of its slowdown"

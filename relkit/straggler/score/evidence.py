@@ -5,30 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from relkit.straggler.model import OFF_CPU, PARTS, Flags, Floats, Ints
-from relkit.straggler.score.features import FEATURES, WHOLE, WITHOUT_WAIT
+from relkit.straggler.score.features import FEATURES, OWN
 from relkit.straggler.score.slowdown import Slowdowns
 
 _DECAY = 1.0 / 64.0
-# Of the usual time, what waiting for a core adds to `lasting_s` in a single step.
-_MAX_WAIT_PER_STEP = 0.25
 _ENDS = np.cumsum([len(PARTS), len(PARTS), len(FEATURES)])
 
 
 class RankEvidence:
     """Sums over the steps since evidence against a rank began to gather; empty where there is none.
 
-    `lasting_s` is the slowdown of the whole, of which waiting for a core is a quarter of the usual
-    time at most in each step: once for long is not the same as always.
-
     Args:
         ranks: how many.
     """
 
     def __init__(self, ranks: int) -> None:
-        self._sums: Floats = np.zeros((int(_ENDS[-1]) + 5, ranks))
+        self._sums: Floats = np.zeros((int(_ENDS[-1]) + 4, ranks))
         # Views of the rows of _sums, as summands() orders them.
         self.mine_s, self.theirs_s, self.slowdown_s, rest = np.split(self._sums, _ENDS)
-        self.usual_s, self.lasting_s, self.steps, self.late_s, self.late_steps = rest
+        self.usual_s, self.steps, self.late_s, self.late_steps = rest
         # The most evidence that there was, as log-likelihood, and in which step.
         self.peak = np.zeros(ranks)
         self.peak_step = np.zeros(ranks, dtype=np.int64)
@@ -45,12 +40,9 @@ class RankEvidence:
             parts: (steps, parts, ranks); late_s: (steps, ranks); slowdowns: what was made of
                 them.
         """
-        known = np.isfinite(slowdowns.slowdown_s[:, WHOLE])
+        known = np.isfinite(slowdowns.slowdown_s[:, OWN])
         late = known & np.isfinite(late_s)
-        waits_s = slowdowns.slowdown_s[:, WHOLE] - slowdowns.slowdown_s[:, WITHOUT_WAIT]
-        max_s = _MAX_WAIT_PER_STEP * slowdowns.usual_s
-        lasting_s = slowdowns.slowdown_s[:, WITHOUT_WAIT] + np.minimum(waits_s, max_s)
-        columns = (slowdowns.usual_s, lasting_s, known, np.where(late, late_s, 0.0), late)
+        columns = (slowdowns.usual_s, known, np.where(late, late_s, 0.0), late)
         summands = np.concatenate(
             [parts, slowdowns.reference_s, slowdowns.slowdown_s, np.stack(columns, axis=1)], axis=1
         )

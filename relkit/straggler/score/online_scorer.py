@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.history_types import History, LinkRow, RaisedVerdict
+from relkit.straggler.host_load import HostLoad
 from relkit.straggler.model import Verdict
 from relkit.straggler.score.align import Aligner
 from relkit.straggler.score.collective_matcher import CollectiveMatcher
 from relkit.straggler.score.edge_rates import EdgeScorer
+from relkit.straggler.score.host_verdicts import is_renamed, of_hosts
 from relkit.straggler.score.links import Edge, LinkScorer, Transfer
 from relkit.straggler.score.rank_scorer import RankScorer, Settings
 from relkit.straggler.score.ring_buffer import StepRingBuffer
@@ -21,8 +23,25 @@ from relkit.straggler.score.verdict_log import VerdictLog
 from relkit.straggler.step_record import StepRecord, StepTable
 
 _STEPS_OF_MEAN = 64
+# A job's first steps and its last second are judged by nobody: then ranks begin and end one after
+# the other, and what they do is not what they do in a step.
+_WARM_UP_STEPS, _WARM_UP_NS, _LAST_NS = 8, 1_000_000_000, 1_000_000_000
 # Edges that are measured at once: the scorer compares each with all others.
 _MAX_EDGES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step that is to be judged.
+
+    Args:
+        table: what ranks took; transfers: between hosts; begin_ns, end_ns: of all ranks, Unix time.
+    """
+
+    table: StepTable
+    transfers: Sequence[Transfer]
+    begin_ns: int
+    end_ns: int
 
 
 class OnlineScorer:
@@ -51,10 +70,13 @@ class OnlineScorer:
         self._network = Network()
         self._verdicts = VerdictLog(past)
         self._step_s = 0.0
+        # Steps that may be the last ones, and where judging begins: after so many, and then.
+        self._held: list[_Step] = []
+        self._warm_up_steps, self._warm_until_ns = _WARM_UP_STEPS, 0
 
     @property
     def steps(self) -> int:
-        """How many steps have been scored and are kept."""
+        """How many steps have been seen and are kept."""
         return self._ring_buffer.steps
 
     @property
@@ -90,17 +112,45 @@ class OnlineScorer:
             The verdicts that were raised or dropped.
         """
         self._aligner.add((record for record in records if 0 <= record.rank < self._world), now_s)
+        self._see(self._aligner.take(now_s))
         changes: list[RaisedVerdict] = []
-        batch: list[StepTable] = []
-        for table in self._aligner.take(now_s):
-            if self._peer_groups.update(table.records) or self._ranks is None:
+        batch: list[_Step] = []
+        for step in self._take_settled():
+            if self._peer_groups.update(step.table.records) or self._ranks is None:
                 changes += self._score(batch)
                 batch = []
                 # Ranks are compared with others from now on: evidence is gathered anew.
                 self._ranks = RankScorer(self._peer_groups.by_rank, self._settings)
+                self._warm_up_steps = _WARM_UP_STEPS
+                self._warm_until_ns = step.begin_ns + _WARM_UP_NS
                 self._verdicts.drop_ranks()
-            batch.append(table)
+            batch.append(step)
         return changes + self._score(batch)
+
+    def _see(self, tables: Sequence[StepTable]) -> None:
+        """Keep steps for the history; they are judged once the job has gone on for a while."""
+        if not tables:
+            return
+        matched, between_hosts = self._matcher.take(tables)
+        for table, transfers in zip(matched, between_hosts, strict=True):
+            begin_ns = min(record.begin_ns for record in table.records)
+            end_ns = max(record.end_ns for record in table.records)
+            steps = min(_STEPS_OF_MEAN, self._ring_buffer.steps + 1)
+            self._step_s += ((end_ns - begin_ns) / 1e9 - self._step_s) / steps
+            self._ring_buffer.add(table.step, table.parts, table.late_s, end_ns / 1e9)
+            self._held.append(_Step(table, transfers, begin_ns, end_ns))
+
+    def _take_settled(self) -> list[_Step]:
+        """Those after which the job has gone on for long enough, oldest first."""
+        if not self._held:
+            return []
+        newest_ns = self._held[-1].end_ns
+        settled = 0
+        # What ends later than the newest, by a clock that was set back, waits for nothing.
+        while not 0 <= newest_ns - self._held[settled].end_ns < _LAST_NS:
+            settled += 1
+        taken, self._held = self._held[:settled], self._held[settled:]
+        return taken
 
     def take_traffic(self, traffic: Sequence[EdgeTraffic], elapsed_s: float) -> None:
         """What hosts have sent each other; it counts from the next step on.
@@ -111,28 +161,35 @@ class OnlineScorer:
         if traffic and self._verdicts.step >= 0:
             self._network.take_traffic(self._verdicts.step, traffic, elapsed_s)
 
-    def _score(self, tables: Sequence[StepTable]) -> list[RaisedVerdict]:
+    def _score(self, steps: Sequence[_Step]) -> list[RaisedVerdict]:
         """Take steps in which the same ranks are compared."""
-        if not tables:
+        if not steps:
             return []
         assert self._ranks is not None
-        tables, between_hosts = self._matcher.take(tables)
+        first = 0
+        while first < len(steps) and self._is_warming_up(steps[first]):
+            first += 1
+        of_ranks: list[tuple[Verdict, ...]] = [()] * first
+        of_ranks += self._ranks.update([step.table for step in steps[first:]])
         changes: list[RaisedVerdict] = []
-        for table, judged, transfers in zip(
-            tables, self._ranks.update(tables), between_hosts, strict=True
-        ):
-            ended_s = max(record.end_ns for record in table.records) / 1e9
-            took_s = ended_s - min(record.begin_ns for record in table.records) / 1e9
-            steps = min(_STEPS_OF_MEAN, self._ring_buffer.steps + 1)
-            self._step_s += (took_s - self._step_s) / steps
-            self._ring_buffer.add(table.step, table.parts, table.late_s, ended_s)
+        for step, judged in zip(steps, of_ranks, strict=True):
+            number = step.table.step
             network = [
                 verdict
-                for verdict in self._network.update(table.step, transfers)
-                if self._matters(verdict, table.step)
+                for verdict in self._network.update(number, step.transfers)
+                if self._matters(verdict, number)
             ]
-            changes += self._verdicts.hold((*judged, *network), table.step)
-        return changes
+            mine = of_hosts(judged, self._matcher.hosts)
+            changes += self._verdicts.hold((*mine, *network), number)
+        return [
+            change
+            for change in changes
+            if not is_renamed(change, self.holding, self._matcher.hosts)
+        ]
+
+    def _is_warming_up(self, step: _Step) -> bool:
+        self._warm_up_steps -= 1
+        return self._warm_up_steps >= 0 or step.end_ns < self._warm_until_ns
 
     def _matters(self, verdict: Verdict, step: int) -> bool:
         """What is slow costs a share of the step that is worth a verdict, or has one already."""
@@ -140,18 +197,25 @@ class OnlineScorer:
         min_s = self._settings.min_slowdown * self._step_s * steps
         return verdict.cost_s >= min_s or self._verdicts.holds(verdict)
 
-    def history(self, notes: Sequence[str] = (), *, ended: bool = False) -> History:
+    def history(
+        self,
+        notes: Sequence[str] = (),
+        loads: Mapping[str, HostLoad] | None = None,
+        *,
+        ended: bool = False,
+    ) -> History:
         """What watch and report show.
 
         Args:
-            notes: what was not seen, one sentence each; ended: the job is over.
+            notes: what was not seen, one sentence each; loads: by host, who has its cores.
+            ended: the job is over.
         """
         local_s, late_s, parts, unix_s = self._ring_buffer.columns()
         scores = np.full(self._world, np.nan, np.float32)
         evidence = np.zeros(self._world, np.float32)
         if self._ranks is not None:
             scores[:] = self._ranks.recent_slowdown
-            evidence[:] = np.clip(self._ranks.evidence, 0.0, 1.0)
+            evidence[:] = np.clip(self._ranks.suspicion, 0.0, 1.0)
         return History(
             job_id=self._job_id,
             world_size=self._world,
@@ -162,10 +226,11 @@ class OnlineScorer:
             late_s=late_s,
             parts=parts,
             step_unix_s=unix_s,
-            verdicts=self.holding,
+            verdicts=tuple(raised for raised in self.holding if raised.verdict.accuses),
             past=self._verdicts.dropped,
             links=tuple(self._network.rows()),
             clock_offsets=self._matcher.clock_offsets(),
+            loads=loads or {},
             settings={**asdict(self._settings), "shifts": list(self._settings.shifts)},
             notes=tuple(notes),
             scores=scores,

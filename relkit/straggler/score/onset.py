@@ -8,6 +8,8 @@ from relkit.straggler.model import Floats, Ints
 
 # Older steps are not looked at again; only the evidence of a small slowdown takes as many.
 _KEEP = 64
+# Less is no more than a pause, whatever it was.
+_FEWEST = 5
 
 
 class OnsetFinder:
@@ -37,6 +39,20 @@ class OnsetFinder:
         self._numbers[places] = numbers[-_KEEP:]
         self._share[places] = share[-_KEEP:]
         self._steps += len(numbers)
+
+    def lasts(self, since: int, feature: int, rank: int, least: float) -> bool:
+        """Most steps since then are slow, as far as they are kept, and not only some.
+
+        Args:
+            least: half of the steps are slower by this at least, and three in four by half of it
+                and by a quarter of what is usual.
+        """
+        share = self._share[self._numbers >= since, feature, rank]
+        share = share[np.isfinite(share)]
+        if len(share) < _FEWEST:
+            return False
+        usual, quick = np.quantile(share, (0.5, 0.25))
+        return bool(usual >= least and quick >= max(0.5 * least, 0.25 * usual))
 
     def onset(self, evident: int, feature: int, rank: int) -> int:
         """The first step of the slowness that goes on in the newest step.

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from relkit.straggler.model import (
+    EXCUSED,
     GC,
+    LOCAL_PARTS,
+    OFF_CPU,
     PARTS,
+    RUN_QUEUE_WAIT,
     THROTTLED,
     Cause,
     Flags,
@@ -21,7 +25,7 @@ from relkit.straggler.model import (
 from relkit.straggler.score.causes import attribute
 from relkit.straggler.score.evidence import RankEvidence
 from relkit.straggler.score.ewma import begin, ewma
-from relkit.straggler.score.features import COMPUTE, FEATURES, WHOLE, WITHOUT_WAIT
+from relkit.straggler.score.features import FEATURES, OWN
 from relkit.straggler.score.onset import OnsetFinder
 from relkit.straggler.score.peers import Peers
 from relkit.straggler.score.sequential import BurstTest, ShiftTest
@@ -35,12 +39,15 @@ from relkit.straggler.score.slowdown import (
 from relkit.straggler.step_record import StepTable
 
 _LATE_SHARE = 0.25
+# A rank that is slower than it was may only have got more to do.
+_PAST_TELLS = 0.8
+# Share of local time that is spent waiting for a core, from which on the host is short of them.
+_SHORT_OF_CORES = 0.2
+# A thread that is taken from its core again and again finds its caches cold: for each second that
+# it waits it may run so much longer, and by such a share of what it has to do at most.
+_SLOWER_BY_WAITING, _SLOWER_AT_MOST = 0.25, 0.75
 _CALM_STEPS = 8
 _CLEAN = 1.0
-_WANDERS_STEPS = 10.0
-_WANDERS_TIMES = 4.0
-# Where hardly anybody waits for a core: what takes one for a moment is nobody's fault.
-_MOMENT_STEPS = 30.0
 # Evidence that came to this share of the limit is reported as noise when it is dismissed.
 _NOTABLE = 0.5
 # Steps that are looked at together, and ranks times steps.
@@ -55,14 +62,11 @@ class Settings:
 
     Args:
         min_slowdown: share of the step's local time, 0..1; a smaller slowdown is never raised.
-        min_run_queue_wait: the same, where the rank is slow only by waiting for a core, and its
-            peers wait for theirs too; where they hardly do, it may be less.
         shifts: slownesses that are tested for, ascending.
         false_alarm: chance that a healthy job of `horizon_steps` is accused, 0..1.
     """
 
     min_slowdown: float = 0.04
-    min_run_queue_wait: float = 0.08
     shifts: tuple[float, ...] = (0.05, 0.10, 0.20)
     false_alarm: float = 0.01
     horizon_steps: int = 10_000
@@ -96,9 +100,10 @@ class RankScorer:
     """Call update() with steps as they come; it says who is a straggler after each.
 
     A rank is held against the median of its peers without itself, by the time that it takes
-    itself: waiting for others is not in that time, so that a victim never looks slow. A rank
-    without peers is held against its own past. It is accused when the evidence suffices, the
-    slowness is worth it, and it is late in its collectives where that is known.
+    itself: waiting for others is not in that time, so that a victim never looks slow, and neither
+    is waiting for a core that others have. A rank without peers is held against its own past. It is
+    accused when the evidence suffices, the slowness is worth it and lasts, no save explains it, and
+    it is late in its collectives where that is known.
 
     Many steps at once are cheaper than one by one, and lead to the same: while no rank is near an
     accusation they are not judged one after the other.
@@ -135,6 +140,23 @@ class RankScorer:
     def evidence(self) -> Floats:
         """Of each rank the evidence against it, as a share of what an accusation takes."""
         share: Floats = self._log_likelihood() / self._limit
+        return share
+
+    @property
+    def suspicion(self) -> Floats:
+        """The same, of what may lead to an accusation: it is worth one, lasts, has no excuse."""
+        log_likelihood, onset = self._shift.best()
+        material = self._material(log_likelihood)
+        lasting = np.where(material, log_likelihood, 0.0)
+        feature = np.argmax(lasting, axis=0)[None]
+        shift = np.take_along_axis(lasting, feature, axis=0)[0]
+        since = np.take_along_axis(onset, feature, axis=0)[0]
+        for rank in np.flatnonzero(shift >= _NOTABLE * self._limit):
+            shift[rank] *= self._lasts(int(since[rank]), int(feature[0, rank]), int(rank))
+        burst = np.where(material[OWN], self._burst.best()[0], 0.0)
+        share: Floats = np.where(
+            self._raised, self.evidence, np.maximum(shift, burst) / self._limit
+        )
         return share
 
     def _log_likelihood(self) -> Floats:
@@ -177,8 +199,8 @@ class RankScorer:
         slowdowns = self._meter.take(parts, self._usual[:-1])
         bounded = np.clip(slowdowns.share, -MAX_SLOWDOWN, MAX_SLOWDOWN)
         shift = self._shift.ratio(bounded[:, None], slowdowns.sigma)
-        explained = _by_the_host(parts) >= 0.5 * np.nan_to_num(slowdowns.slowdown_s[:, WHOLE])
-        burst = self._burst.ratio(slowdowns.paused, explained, np.isfinite(slowdowns.total))
+        explained = _by_the_host(parts) >= 0.5 * np.nan_to_num(slowdowns.slowdown_s[:, OWN])
+        burst = self._burst.ratio(slowdowns.paused & explained, np.isfinite(slowdowns.total))
         summands = self._since.summands(parts, late_s, slowdowns)
         return _Batch(numbers, parts, slowdowns, shift, burst, summands)
 
@@ -236,7 +258,7 @@ class RankScorer:
         self._steps += 1
         clean, dismissed = self._dismiss(step)
         self._since.add(batch.summands[place], ~clean, self._raised)
-        self._decide(batch.slowdowns.recent[place], batch.slowdowns.usual_wait[place])
+        self._decide(batch.slowdowns.recent[place])
         innocent = ~self._raised & (self.evidence < 0.5)
         self._learn_past(batch, taken, innocent[None])
         verdicts = [self._verdict(int(rank)) for rank in np.flatnonzero(self._raised)]
@@ -257,31 +279,35 @@ class RankScorer:
         )
         return clean, verdicts
 
-    def _decide(self, recent: Floats, usual_wait: Floats) -> None:
-        """Accuse and let go; recent, usual_wait: of the step, as in Slowdowns."""
+    def _decide(self, recent: Floats) -> None:
+        """Accuse and let go; recent: of the step, as in Slowdowns."""
         log_likelihood, onset = self._shift.best()
         burst_best, burst_onset = self._burst.best()
         since = self._since
-        material = self._material(log_likelihood, usual_wait)
+        material = self._material(log_likelihood)
         log_likelihood = np.where(material, log_likelihood, 0.0)
         feature = np.argmax(log_likelihood, axis=0)[None]
         shift = np.take_along_axis(log_likelihood, feature, axis=0)[0]
         shift_onset = np.take_along_axis(onset, feature, axis=0)[0]
-        burst = np.where(material[WHOLE], burst_best, 0.0)
-        late = (since.late_steps == 0) | (since.late_s >= _LATE_SHARE * since.slowdown_s[WHOLE])
+        burst = np.where(material[OWN], burst_best, 0.0)
+        late = (since.late_steps == 0) | (since.late_s >= _LATE_SHARE * since.slowdown_s[OWN])
         fresh = ~self._raised & (np.maximum(shift, burst) >= self._limit) & late
-        self._first_step[fresh] = burst_onset[fresh]
-        for rank in np.flatnonzero(fresh & (shift >= burst)):
-            self._first_step[rank] = self._onset.onset(
-                int(shift_onset[rank]), int(feature[0, rank]), int(rank)
-            )
+        for rank in np.flatnonzero(fresh):
+            which = int(feature[0, rank])
+            first = self._onset.onset(int(shift_onset[rank]), which, int(rank))
+            if shift[rank] >= self._limit and self._lasts(first, which, int(rank)):
+                self._first_step[rank] = first
+            elif burst[rank] >= self._limit:
+                self._first_step[rank] = burst_onset[rank]
+            else:
+                fresh[rank] = False
         self._raised |= fresh
         quiet = recent < 0.5 * self._settings.min_slowdown
         self._calm = np.where(self._raised & quiet, self._calm + 1, 0)
         # One rule lets go of what has plainly ended, the other of what was doubtful all along.
         calm = np.where(self.evidence < 1.0, _CALM_STEPS, 4 * _CALM_STEPS)
         over = (self._calm >= calm) & (burst_best < self._limit)
-        over |= (self.evidence < 0.25) | (since.slowdown_s[WHOLE] <= 0.0)
+        over |= (self.evidence < 0.25) | (since.slowdown_s[OWN] <= 0.0)
         over &= self._raised
         self._raised &= ~over
         # What is left of the evidence must not raise it again.
@@ -289,24 +315,25 @@ class RankScorer:
         self._burst.forget(over)
         since.forget(over)
 
-    def _material(self, log_likelihood: Floats, usual_wait: Floats) -> Flags:
-        """(features, ranks): the slowdown is worth an accusation, and not just the machine's."""
+    def _lasts(self, first_step: int, feature: int, rank: int) -> bool:
+        """Not a few steps are slow since then, as of one that saves now and then, but most."""
+        return self._onset.lasts(first_step, feature, rank, self._settings.min_slowdown)
+
+    def _material(self, log_likelihood: Floats) -> Flags:
+        """(features, ranks): the slowdown is worth an accusation, and nothing excuses it."""
         since = self._since
-        whole_s = since.slowdown_s[WHOLE]
         min_s = self._settings.min_slowdown * since.usual_s
-        # Where the peers wait for a core too, the whole says less than what is left without that.
-        more_s = np.maximum(whole_s, since.slowdown_s[WITHOUT_WAIT])
-        material: Flags = (since.slowdown_s >= min_s) & (more_s >= min_s) & (whole_s > 0.0)
-        # What others take from a core wanders from rank to rank, for seconds at a time: it must
-        # be more than usual, the more so the shorter it is seen, or the rest must be slow too.
-        steps = np.maximum(since.steps, 1.0)
-        wander = np.minimum(_WANDERS_TIMES * usual_wait, self._settings.min_run_queue_wait)
-        moment = 0.75 * self._settings.min_slowdown * (1.0 + _MOMENT_STEPS / steps)
-        wander_s = np.maximum(wander * (1.0 + _WANDERS_STEPS / steps), moment) * since.usual_s
-        own = material[WITHOUT_WAIT] & (log_likelihood[WITHOUT_WAIT] >= self._limit)
-        sure = own | (since.lasting_s >= wander_s)
-        material[COMPUTE] &= sure
-        material[WHOLE] &= sure
+        more_s = np.maximum(since.mine_s - since.theirs_s, 0.0)
+        cold_s = np.minimum(
+            _SLOWER_BY_WAITING * more_s[RUN_QUEUE_WAIT], _SLOWER_AT_MOST * _running(since.theirs_s)
+        )
+        own_s = since.slowdown_s[OWN] - more_s[EXCUSED] - cold_s
+        material: Flags = (since.slowdown_s >= min_s) & (own_s >= min_s) & (own_s > 0.0)
+        # Kernels, input and sleep take longer where the host has no core for somebody, and only of
+        # all own time is it known by how much.
+        waits_s = np.fmax(since.mine_s[RUN_QUEUE_WAIT], since.theirs_s[RUN_QUEUE_WAIT])
+        is_short = waits_s >= _SHORT_OF_CORES * since.usual_s
+        material &= ~is_short | (log_likelihood[OWN] >= self._limit)
         return material
 
     def _learn_past(self, batch: _Batch, steps: slice, innocent: Flags) -> None:
@@ -326,7 +353,7 @@ class RankScorer:
 
     def _score(self, rank: int) -> tuple[float, float]:
         """(slowdown as a share, slowdown in s) since evidence began to gather."""
-        slowdown_s = float(self._since.slowdown_s[WHOLE, rank])
+        slowdown_s = float(self._since.slowdown_s[OWN, rank])
         usual_s = float(self._since.usual_s[rank])
         return slowdown_s / usual_s if usual_s > 0.0 else 0.0, slowdown_s
 
@@ -347,11 +374,13 @@ class RankScorer:
         if not alone and np.isfinite(before) and first > WARM_UP:
             reasons.append(f"before step {first} it took {before:+.1%} against its peers")
         sure = 1.0 - float(np.exp(-3.0 * min(1.5, self.evidence[rank])))
+        # What less than half of the slowdown is explained by may be no fault of the rank's.
+        sure *= min(1.0, 0.5 + why.share)
         return Verdict(
             subject=Subject.RANK,
             cause=why.cause,
             score=score,
-            confidence=sure * (0.5 + 0.5 * why.share) * (0.8 if alone else 1.0),
+            confidence=sure * (_PAST_TELLS if alone else 1.0),
             first_step=first,
             cost_s=max(0.0, slowdown_s),
             reasons=tuple(reasons),
@@ -371,6 +400,13 @@ class RankScorer:
             Subject.RANK, Cause.NOISE, score, max(0.0, 1.0 - share),
             int(self._since.peak_step[rank]), max(0.0, slowdown_s), reasons, rank=rank,
         )  # fmt: skip
+
+
+def _running(parts_s: Floats) -> Floats:
+    """Seconds that main threads ran outside of collectives."""
+    local_s = parts_s[:LOCAL_PARTS].sum(axis=0)
+    running_s: Floats = local_s - parts_s[RUN_QUEUE_WAIT] - np.nan_to_num(parts_s[OFF_CPU])
+    return np.maximum(running_s, 0.0)
 
 
 def _by_the_host(parts: Floats) -> Floats:

@@ -10,8 +10,8 @@ from relkit.straggler.model import Flags, Floats, Ints
 MAX_PER_STEP = 3.0
 # Evidence beyond the limit is kept up to here, so that a fault that has gone is soon forgotten.
 _BEYOND = 6.0
-# One pause in so many steps is taken to be usual before any was seen: of all, of explained ones.
-_BURST_PRIORS = (50.0, 200.0)
+# One pause in so many steps is taken to be usual before any was seen.
+_BURST_PRIOR = 200.0
 _MIN_OFTEN = 0.1
 _FORGET = 1.0 / 512.0
 
@@ -117,42 +117,39 @@ class ShiftTest(Cusum):
 class BurstTest(Cusum):
     """The same for pauses that come now and then: are they more frequent than everybody's?
 
-    Two tests beside each other: of all pauses, and of those that the host is known to have made
-    (garbage collection, throttling), of which fewer are expected.
+    Only of those that the host is known to have made (garbage collection, throttling). A pause
+    without a known reason may be a save, a log or an evaluation, and is held against nobody.
 
     Args:
         ranks: how many; limit: log-likelihood at which it is decided.
     """
 
     def __init__(self, ranks: int, limit: float) -> None:
-        super().__init__((len(_BURST_PRIORS), ranks), limit)
-        self._priors = np.array(_BURST_PRIORS)[:, None]
-        self._hits, self._seen = np.zeros_like(self.log_likelihood), np.zeros(ranks)
+        super().__init__((1, ranks), limit)
+        self._hits, self._seen = np.zeros(ranks), np.zeros(ranks)
 
-    def ratio(self, hit: Flags, explained: Flags, known: Flags) -> Floats:
+    def ratio(self, hit: Flags, known: Flags) -> Floats:
         """What some steps say, in log_likelihood: what add() and scan() take. They are learnt from.
 
         Args:
-            hit: (steps, ranks), who paused; explained: for a known reason; known: of whom anything
-                is known.
+            hit: (steps, ranks), who paused for a known reason; known: of whom anything is known.
         """
-        hits = np.stack([hit, hit & explained], axis=1)
-        before, seen = np.empty(hits.shape), np.empty(hit.shape)
+        before, seen = np.empty(hit.shape), np.empty(hit.shape)
         before[0], seen[0] = self._hits, self._seen
         for place in range(1, len(hit)):
             np.multiply(before[place - 1], 1.0 - _FORGET, out=before[place])
-            before[place] += hits[place - 1]
+            before[place] += hit[place - 1]
             np.multiply(seen[place - 1], 1.0 - _FORGET, out=seen[place])
             seen[place] += known[place - 1]
-        self._hits = (1.0 - _FORGET) * before[-1] + hits[-1]
+        self._hits = (1.0 - _FORGET) * before[-1] + hit[-1]
         self._seen = (1.0 - _FORGET) * seen[-1] + known[-1]
         # Everybody else's frequency; a rare one is assumed to begin with.
-        others = before.sum(axis=2, keepdims=True) - before + 1.0
-        elsewhere = (seen.sum(axis=1, keepdims=True) - seen)[:, None]
-        usual = np.minimum(others / (elsewhere + self._priors), 0.3)
+        others = before.sum(axis=1, keepdims=True) - before + 1.0
+        elsewhere = seen.sum(axis=1, keepdims=True) - seen
+        usual = np.minimum(others / (elsewhere + _BURST_PRIOR), 0.3)
         often = np.clip(4.0 * usual, _MIN_OFTEN, 0.7)
         ratio = np.log((1.0 - often) / (1.0 - usual))
         if hit.any():
-            ratio = np.where(hits, np.log(often / usual), ratio)
-        bounded: Floats = np.where(known[:, None], np.minimum(ratio, MAX_PER_STEP), 0.0)
+            ratio = np.where(hit, np.log(often / usual), ratio)
+        bounded: Floats = np.where(known, np.minimum(ratio, MAX_PER_STEP), 0.0)[:, None]
         return bounded

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relkit.straggler.model import PARTS, Flags, Floats
+from relkit.straggler.model import LOCAL_PARTS, PARTS, Flags, Floats
 from relkit.straggler.score.ewma import begin, ewma
-from relkit.straggler.score.features import FEATURES, OFF_CPU, WHOLE, WITHOUT_WAIT, features
+from relkit.straggler.score.features import FEATURES, OFF_CPU, OWN, features
 from relkit.straggler.score.noise import NoiseLevel
 from relkit.straggler.score.peers import Peers
 
@@ -30,13 +30,12 @@ class Slowdowns:
     """How slow all ranks are in some steps, whoever stands accused.
 
     Args:
-        reference_s: of the peers, (steps, parts, ranks); usual_s: their whole, (steps, ranks).
+        reference_s: of the peers, (steps, parts, ranks); usual_s: their local time, (steps, ranks).
         slowdown_s: over that, (steps, features, ranks), s.
         share: the same by the usual time, without the slowdown of a healthy rank.
         sigma: of share, by the slowness tested for, (steps, shifts, features, ranks).
         paused: who took so much longer that it was no ordinary scatter, (steps, ranks).
-        recent: share of the whole, averaged over the last steps, (steps, ranks).
-        usual_wait: how much of a step the peers usually wait for a core, (steps, ranks).
+        recent: share of all of its own time, averaged over the last steps, (steps, ranks).
     """
 
     reference_s: Floats
@@ -46,13 +45,12 @@ class Slowdowns:
     sigma: Floats
     paused: Flags
     recent: Floats
-    usual_wait: Floats
 
     @property
     def total(self) -> Floats:
-        """Share of the whole, (steps, ranks)."""
-        whole: Floats = self.share[:, WHOLE]
-        return whole
+        """Share of all of its own time, (steps, ranks)."""
+        own: Floats = self.share[:, OWN]
+        return own
 
 
 class SlowdownMeter:
@@ -67,8 +65,7 @@ class SlowdownMeter:
         self._peers, self._shifts = peers, tuple(shifts)
         self._noise = NoiseLevel(len(FEATURES), ranks, peers.independent)
         self._scale_s = np.full(ranks, np.nan)
-        # Slowdowns of each feature, and the share of waiting for a core.
-        self._means = np.zeros((len(FEATURES) + 1, ranks))
+        self._means = np.zeros((len(FEATURES), ranks))
         self._recent = np.zeros(ranks)
         self._steps = 0
 
@@ -89,30 +86,29 @@ class SlowdownMeter:
         took_s = features(parts)
         reference_s, usual_s = self._reference(parts, took_s, past_s)
         # A quotient of two noisy times is above 1 on average: the divisor must be a steady one.
-        scale_s = self._steady(usual_s[:, WHOLE], np.maximum(PAST_RATE, 1.0 / count))
+        # And of all local time: what is much of the little that is left between waits costs little.
+        local_s = reference_s[:, :LOCAL_PARTS].sum(axis=1)
+        scale_s = self._steady(local_s, np.maximum(PAST_RATE, 1.0 / count))
         slowdown_s = took_s - usual_s
         # Off-CPU time may be unknown where all the rest is known.
         slowdown_s[:, OFF_CPU] = np.where(
-            np.isfinite(slowdown_s[:, WHOLE]), np.nan_to_num(slowdown_s[:, OFF_CPU]), np.nan
+            np.isfinite(slowdown_s[:, OWN]), np.nan_to_num(slowdown_s[:, OFF_CPU]), np.nan
         )
         raw = slowdown_s / scale_s[:, None]
         noise = self._noise.update(raw)
-        waits = (took_s[:, WHOLE] - took_s[:, WITHOUT_WAIT]) / scale_s
-        centre, usual_wait = self._usual(raw, waits, np.maximum(_CENTRE_RATE, 1.0 / count))
-        share = raw - centre
-        total = share[:, WHOLE]
-        known, least = np.isfinite(total), _BURST_SIGMAS * noise.spread()[:, WHOLE]
+        share = raw - self._usual(raw, np.maximum(_CENTRE_RATE, 1.0 / count))
+        total = share[:, OWN]
+        known, least = np.isfinite(total), _BURST_SIGMAS * noise.spread()[:, OWN]
         total = np.nan_to_num(total)
         self._steps += len(parts)
         return Slowdowns(
             reference_s=reference_s,
-            usual_s=usual_s[:, WHOLE],
+            usual_s=local_s,
             slowdown_s=slowdown_s,
             share=share,
             sigma=np.stack([noise.sigma(_steps_to_tell(s)) for s in self._shifts], axis=1),
             paused=known & (total > np.maximum(_BURST, least)[:, None]),
             recent=ewma(self._recent, total, np.where(known, _RECENT_RATE, 0.0)),
-            usual_wait=usual_wait,
         )
 
     def _reference(self, parts: Floats, took_s: Floats, past_s: Floats) -> tuple[Floats, Floats]:
@@ -137,17 +133,14 @@ class SlowdownMeter:
         steady_s[np.arange(len(steady_s))[:, None] < first] = np.nan
         return steady_s
 
-    def _usual(self, raw: Floats, waits: Floats, rate: Floats) -> tuple[Floats, Floats]:
-        """(slowdown of a healthy rank, how much the peers wait for a core)."""
-        bounded = np.clip(raw, -MAX_SLOWDOWN, MAX_SLOWDOWN)
-        values = np.concatenate([bounded, waits[:, None]], axis=1)
+    def _usual(self, raw: Floats, rate: Floats) -> Floats:
+        """The slowdown of a healthy rank: not 0 where noise is lopsided."""
+        values = np.clip(raw, -MAX_SLOWDOWN, MAX_SLOWDOWN)
         known = np.isfinite(values)
         weights = np.where(known, rate[:, None, None], 0.0)
         means = ewma(self._means, np.where(known, values, 0.0), weights)
-        # Not 0 where noise is lopsided.
-        centre = np.maximum(np.median(means[:, :-1], axis=2, keepdims=True), 0.0)
-        peers = self._peers.median_of_others(means[:, -1])
-        return centre, np.where(np.isfinite(peers), peers, means[:, -1])
+        centre: Floats = np.maximum(np.median(means, axis=2, keepdims=True), 0.0)
+        return centre
 
 
 def _steps_to_tell(shift: float) -> int:

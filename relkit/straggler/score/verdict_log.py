@@ -14,6 +14,8 @@ _MAX_PAST = 200
 class VerdictLog:
     """Call hold() with all verdicts of a step; it returns those that were raised or dropped.
 
+    One that is not sure enough to accuse anybody is not raised until it is.
+
     Args:
         past: verdicts of earlier attempts of the job, dropped.
     """
@@ -74,6 +76,8 @@ class VerdictLog:
             if not any(set(over.verdict.ends) & set(verdict.ends) for verdict in verdicts):
                 changes.append(over)
         for who, verdict in now.items():
+            if not verdict.accuses:
+                continue
             self._holding[who] = RaisedVerdict(verdict, step, STILL_HOLDS)
             changes.append(self._holding[who])
         return changes
@@ -90,4 +94,5 @@ class VerdictLog:
 def _who(verdict: Verdict) -> tuple[str, ...]:
     if verdict.subject is Subject.RANK:
         return (verdict.subject.value, str(verdict.rank))
-    return (verdict.subject.value, *verdict.ends)
+    # A host may have a slow network, and be slow itself.
+    return (verdict.subject.value, str(verdict.cause is Cause.NETWORK), *verdict.ends)

@@ -26,6 +26,7 @@ from relkit.straggler.history_types import (
     shapes,
     steps_to_keep,
 )
+from relkit.straggler.host_load import HostLoad
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
 from relkit.text.foreign_json import parse_json
 
@@ -114,6 +115,10 @@ def _decode(archive: zipfile.ZipFile) -> History:
             _text(host): (_number(offset_s), _number(sigma_s))
             for host, offset_s, sigma_s in _list(head["clock_offsets"])
         },
+        loads={
+            _text(host): HostLoad(_whole(cores), _number(busy), _number(own))
+            for host, cores, busy, own in _list(head.get("loads", []))
+        },
         settings=_settings(head["settings"]),
         notes=tuple(_text(note) for note in _list(head["notes"])),
         ended=head["ended"] is True,
@@ -156,6 +161,10 @@ def _head(history: History) -> dict[str, Any]:
         "clock_offsets": [
             [host, _finite(offset_s), _finite(sigma_s)]
             for host, (offset_s, sigma_s) in history.clock_offsets.items()
+        ],
+        "loads": [
+            [host, load.cores, _finite(load.busy_cores), _finite(load.own_cores)]
+            for host, load in history.loads.items()
         ],
         "settings": dict(history.settings),
         "notes": history.notes,

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from relkit.errors import BadDump
 from relkit.straggler.edge_traffic import EdgeTraffic
+from relkit.straggler.host_load import HostLoad
 from relkit.straggler.model import PARTS, PartTimes
 from relkit.straggler.step_record import COLLECTIVE, OPERATIONS, StepRecord, no_collectives
 from relkit.text.foreign_json import parse_json
@@ -26,7 +27,7 @@ _MAX_RECORDS = 100_000
 _MAX_GROUPS = 4096
 _TEXT_LIMIT = 256
 _HEAD = struct.Struct("<4sII")
-_MAGIC = b"RKS2"
+_MAGIC = b"RKS3"
 
 _ROW = np.dtype(
     [
@@ -43,7 +44,7 @@ class Note:
 
     Args:
         number: of the note, counted from 0; records: finished steps; notes: what was not seen.
-        sent: to other hosts; host: who says so.
+        sent: to other hosts; host: who says so; load: of that host, None = not known.
     """
 
     number: int
@@ -51,6 +52,7 @@ class Note:
     notes: tuple[str, ...] = ()
     sent: tuple[EdgeTraffic, ...] = ()
     host: str = ""
+    load: HostLoad | None = None
 
 
 def encode(note: Note, host: str, budget_bytes: int = NOTE_BYTES) -> bytes:
@@ -77,6 +79,7 @@ def encode(note: Note, host: str, budget_bytes: int = NOTE_BYTES) -> bytes:
         "number": note.number, "host": host, "keys": list(keys), "notes": list(note.notes),
         "groups": [[list(group) for group in groups] for groups in layouts], "rows": len(rows),
         "sent": [astuple(sample) for sample in note.sent],
+        "load": astuple(note.load) if note.load is not None else None,
     }  # fmt: skip
     text = json.dumps(head, separators=(",", ":")).encode()
     collectives = np.concatenate(blocks) if blocks else no_collectives()
@@ -167,7 +170,7 @@ def _decode(data: bytes, world_size: int) -> Note:
         )  # fmt: skip
     notes = tuple(_text(each) for each in head["notes"][:_TEXT_LIMIT])
     sent = tuple(_sent(each) for each in head["sent"][:_MAX_GROUPS])
-    return Note(number, tuple(records), notes, sent, host)
+    return Note(number, tuple(records), notes, sent, host, _load(head["load"]))
 
 
 def _sent(plain: object) -> EdgeTraffic:
@@ -179,6 +182,15 @@ def _sent(plain: object) -> EdgeTraffic:
         _text(here), _text(there), _whole(acked_bytes, most), _duration(busy_s),
         _whole(retransmits, most), _duration(rtt_s),
     )  # fmt: skip
+
+
+def _load(plain: object) -> HostLoad | None:
+    if plain is None:
+        return None
+    if not isinstance(plain, list):
+        raise TypeError("no load of a host")
+    cores, busy, own = plain
+    return HostLoad(_whole(cores, 1 << 20), _duration(busy), _duration(own))
 
 
 def _duration(value: object) -> float:

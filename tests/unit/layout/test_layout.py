@@ -149,7 +149,7 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.netcheck relkit.netcheck.report relkit.netcheck.solve"
     ),
     "relkit.straggler.present": "ground relkit.straggler relkit.straggler.score",
-    "relkit.straggler.score": "relkit.straggler",
+    "relkit.straggler.score": "ground relkit.straggler",
     "relkit.straggler.transport": "ground relkit.hook relkit.straggler",
     "relkit.trainer.checkpointing": (
         "ground relkit.checkpoint relkit.trainer.config relkit.trainer.core "

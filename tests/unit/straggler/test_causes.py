@@ -38,16 +38,20 @@ def test_the_host_is_to_blame_from_half_of_the_slowdown_on() -> None:
             assert attribute(mine, parts()).cause is cause, PARTS[part]
 
 
-def test_run_queue_wait_counts_only_beyond_what_the_peers_have_for_as_much_running() -> None:
+def test_run_queue_wait_is_no_part_of_a_slowdown() -> None:
     peers = parts()
     peers[UNATTRIBUTED] = peers[RUN_QUEUE_WAIT] = 0.3
     # Twice the running, and so twice the waiting: the work is more.
-    mine = 2.0 * peers
-    assert attribute(mine, peers).cause is Cause.COMPUTE
+    assert attribute(2.0 * peers, peers).cause is Cause.COMPUTE
     waits = peers.copy()
     waits[UNATTRIBUTED] += 0.05
     waits[RUN_QUEUE_WAIT] += 0.05
-    assert attribute(waits, peers).cause is Cause.HOST
+    assert attribute(waits, peers).cause is Cause.NOISE
+    # Also where it was a kernel that had no core.
+    kernel = peers.copy()
+    kernel[COMPUTE] += 0.05
+    kernel[RUN_QUEUE_WAIT] += 0.05
+    assert attribute(kernel, peers).cause is Cause.NOISE
 
 
 def test_throttled_time_is_not_counted_as_run_queue_wait_too() -> None:

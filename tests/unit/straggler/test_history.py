@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from relkit.errors import BadDump
 from relkit.straggler.history_types import shapes
+from relkit.straggler.host_load import HostLoad
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
 from relkit.straggler.transport import history as files
 from relkit.straggler.transport.history import (
@@ -74,6 +75,9 @@ def histories(draw: st.DrawFn) -> History:
             draw(st.lists(st.builds(LinkRow, texts, texts, numbers, numbers, numbers), max_size=3))
         ),
         clock_offsets=draw(st.dictionaries(texts, st.tuples(numbers, numbers), max_size=3)),
+        loads=draw(
+            st.dictionaries(texts, st.builds(HostLoad, st.integers(1, 999), numbers, numbers))
+        ),
         settings=draw(st.dictionaries(texts, numbers | texts | st.none(), max_size=3)),
         notes=tuple(draw(st.lists(texts, max_size=3))),
         ended=draw(st.booleans()),

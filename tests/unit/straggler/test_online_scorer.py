@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from relkit.straggler.model import Cause
+from relkit.straggler.model import PARTS, Cause, Subject, Verdict
 from relkit.straggler.score.align import PATIENCE_S, Aligner
 from relkit.straggler.score.host_clocks import HostClocks
+from relkit.straggler.score.links import LinkScorer, Transfer
 from relkit.straggler.score.matched_collectives import (
     Groups,
     lateness,
@@ -222,17 +224,72 @@ def test_a_collective_that_somebody_has_not_reported_says_nothing_of_who_was_lat
     assert len(match_collectives([]).first) == 0
 
 
-@pytest.mark.parametrize(("transfer_s", "raised"), [(0.06, True), (0.004, False)])
-def test_a_link_is_said_only_if_the_job_loses_by_it(transfer_s: float, raised: bool) -> None:
-    hosts = ["a", "b", "c", "d"]
-    quick = records(range(30), 4, host_of=hosts, transfer_s=0.0005)
-    later = records(range(30, 80), 4, host_of=hosts, transfer_s=transfer_s)
+@pytest.mark.parametrize(
+    ("lost_s", "confidence", "raised"),
+    [(0.06, 0.9, True), (0.06, 0.89, False), (0.002, 1.0, False)],
+)
+def test_a_link_is_said_only_if_that_is_sure_and_the_job_loses_by_it(
+    monkeypatch: pytest.MonkeyPatch, lost_s: float, confidence: float, raised: bool
+) -> None:
+    def slow(_links: LinkScorer, step: int, _transfers: Sequence[Transfer]) -> tuple[Verdict, ...]:
+        cost_s = lost_s * max(0, step - 29)
+        verdict = Verdict(
+            Subject.LINK, Cause.NETWORK, 1.0, confidence, 30, cost_s, (), ends=("a", "b")
+        )
+        return (verdict,) if step >= 30 else ()
+
+    monkeypatch.setattr(LinkScorer, "update", slow)
     scorer = OnlineScorer("j", 4)
     began = []
-    for now, batch in enumerate(in_order(quick + later)):
+    for now, batch in enumerate(in_order(records(range(80), 4, host_of=["a", "b", "c", "d"]))):
         began += [c for c in scorer.update(batch, float(now)) if c.holds]
-    assert bool(began) is raised
-    assert all(c.verdict.cause is Cause.NETWORK for c in began)
+    assert [c.verdict.ends for c in began] == [("a", "b")] * raised
+
+
+def judged_steps(found: list[StepRecord]) -> list[int]:
+    """The steps after which somebody was said to be slow for the first time."""
+    scorer = OnlineScorer("j", 4)
+    changes = []
+    for now, batch in enumerate(in_order(found)):
+        changes += scorer.update(batch, float(now))
+    return [change.raised_step for change in changes if change.holds]
+
+
+def test_a_jobs_first_steps_and_its_last_second_are_not_judged() -> None:
+    # Steps of 0.1 s: a fault that lasts for the first second is over when judging begins.
+    early = records(range(10), 4, slow={1: 1.0})
+    later = [replace(one, step=one.step + 10) for one in records(range(40), 4)]
+    assert judged_steps(early + later) == []
+    # Ten steps are more than a plain fault takes; they are the last ones.
+    assert judged_steps(records(range(50), 4, slow={1: 0.3}, onset=40)) == []
+    assert judged_steps(records(range(65), 4, slow={1: 0.3}, onset=40)) != []
+    # They are in the history all the same.
+    scorer = OnlineScorer("j", 4)
+    scorer.update(records(range(50), 4), 0.0)
+    assert scorer.history().steps == 50
+
+
+def test_a_long_save_at_the_end_is_nobodys_fault() -> None:
+    found = records(range(50), 4, slow={0: 30.0}, onset=49)
+    assert judged_steps(found) == []
+
+
+def test_two_ranks_that_are_slow_because_of_their_host_are_one_verdict_on_it() -> None:
+    hosts = ["a", "a", "a", "b", "b", "b", "b"]
+    found = [
+        replace(one, parts=one.parts._replace(gc_s=0.03)) if one.rank in (0, 1) else one
+        for one in records(range(80), 7, slow={0: 0.3, 1: 0.3}, onset=20, host_of=hosts)
+    ]
+    scorer = OnlineScorer("j", 7)
+    changes = []
+    for now, batch in enumerate(in_order(found)):
+        changes += scorer.update(batch, float(now))
+    (held,) = scorer.holding
+    assert (held.verdict.subject, held.verdict.cause) == (Subject.HOST, Cause.HOST)
+    assert held.verdict.ends == ("a",)
+    assert "ranks 0-1 of it" in held.verdict.reasons[0]
+    # Nobody is said to have recovered who is only called by another name.
+    assert all(change.holds for change in changes)
 
 
 def test_other_limits_take_hold_at_once() -> None:
@@ -251,7 +308,7 @@ def test_other_limits_take_hold_at_once() -> None:
 
 def test_a_window_keeps_the_newest_and_shows_what_was_left_out() -> None:
     window = StepRingBuffer(2)
-    parts = np.ones((7, 2))
+    parts = np.ones((len(PARTS), 2))
     for step in (0, 1, 5, 6):
         window.add(step, parts * step, np.zeros(2), float(step))
     own, late, _, unix = window.columns()

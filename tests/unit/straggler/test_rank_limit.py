@@ -28,14 +28,14 @@ def first_accused(slower: float, steps: int, sigma: float = 0.001) -> int:
     return -1
 
 
-@pytest.mark.parametrize(("ranks", "limit"), [(1, 11.918), (8, 13.998), (1024, 18.850)])
+@pytest.mark.parametrize(("ranks", "limit"), [(1, 11.695), (8, 13.775), (1024, 18.627)])
 def test_the_limit_of_a_job(ranks: int, limit: float) -> None:
-    """ln(ranks x 5 sums x 3 slowdowns x sqrt(10,000 steps) / 1 %)."""
+    """ln(ranks x 4 sums x 3 slowdowns x sqrt(10,000 steps) / 1 %)."""
     assert Settings().limit(ranks) == pytest.approx(limit, abs=0.001)
 
 
 def test_a_plain_fault_is_raised_in_the_step_in_which_the_limit_is_reached() -> None:
-    # A step adds at most 3 to the log-likelihood: the fifth is the first to exceed 13.998.
+    # A step adds at most 3 to the log-likelihood: the fifth is the first to exceed 13.775.
     assert first_accused(0.3, 40) == ONSET + 4
 
 

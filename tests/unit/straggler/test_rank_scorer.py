@@ -16,7 +16,7 @@ from relkit.straggler.score.peers import Peers
 from relkit.straggler.score.rank_scorer import RankScorer, Settings
 from relkit.straggler.step_record import StepTable
 
-COMPUTE, INPUT, UNATTRIBUTED, GC, RUN_QUEUE_WAIT, THROTTLED, OFF_CPU = range(len(PARTS))
+COMPUTE, INPUT, UNATTRIBUTED, GC, RUN_QUEUE_WAIT, THROTTLED, OFF_CPU, EXCUSED = range(len(PARTS))
 Change = Callable[[int, Floats], None]
 
 
@@ -73,7 +73,6 @@ def test_a_healthy_job_is_left_alone(ranks: int) -> None:
         (_from(20, 1, UNATTRIBUTED, 0.01), Cause.HOST),
         (_from(20, 1, UNATTRIBUTED, 0.02, GC), Cause.HOST),
         (_from(20, 1, COMPUTE, 0.02, THROTTLED), Cause.HOST),
-        (_from(20, 1, COMPUTE, 0.02, RUN_QUEUE_WAIT), Cause.HOST),
     ],
 )
 @pytest.mark.parametrize("ranks", [2, 8])
@@ -83,7 +82,7 @@ def test_ten_percent_is_found_within_thirty_steps(change: Change, cause: Cause, 
     (verdict,) = said[49]
     assert (verdict.rank, verdict.cause) == (1, cause)
     assert 17 <= verdict.first_step <= 24
-    assert verdict.confidence > 0.7
+    assert verdict.accuses
     assert verdict.cost_s > 0.1
 
 
@@ -166,6 +165,8 @@ def test_a_rank_without_peers_is_held_against_its_own_past() -> None:
     (verdict,) = said[49]
     assert verdict.rank == 1
     assert "its own past" in verdict.reasons[0]
+    # It may only have got more to do.
+    assert not verdict.accuses
 
 
 def test_a_slow_rank_that_waits_for_its_core_in_proportion_is_slow_itself() -> None:
@@ -220,9 +221,12 @@ def test_sleep_tells_slow_input_from_slow_compute() -> None:
 
     (computes,) = _run([0] * 4, sleeps(0.0))[49]
     assert (computes.rank, computes.cause) == (1, Cause.INPUT)
+    # Nothing says that it was data that the thread slept for.
+    assert not computes.accuses
     # Ranks that sleep most of a step wait for a device: it is the device that is slow.
     (waits,) = _run([0] * 4, sleeps(0.07))[49]
     assert (waits.rank, waits.cause) == (1, Cause.COMPUTE)
+    assert waits.accuses
 
 
 def test_running_longer_without_sleeping_is_slow_compute() -> None:
@@ -310,14 +314,63 @@ def test_moments_without_a_core_accuse_nobody() -> None:
     assert not any(_run([0, 0], taken, sigma=0.005, steps=40))
 
 
-def test_a_rank_that_starves_in_every_step_is_found() -> None:
+@pytest.mark.parametrize("row", [COMPUTE, INPUT, UNATTRIBUTED])
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_a_rank_that_only_waits_for_a_core_is_not_slow(row: int, ranks: int) -> None:
+    """Others have the core: that is the host's, and no rank's."""
+
     def starves(step: int, parts: Floats) -> None:
         if step >= 20:
-            parts[(UNATTRIBUTED, RUN_QUEUE_WAIT), 0] += 0.05
+            parts[(row, RUN_QUEUE_WAIT), 0] += 0.05
 
-    said = _run([0, 0], starves, sigma=0.005)
-    assert not any(said[:20])
-    assert [(one.rank, one.cause) for one in said[30]] == [(0, Cause.HOST)]
+    assert not any(_run([0] * ranks, starves, sigma=0.005, steps=200))
+
+
+def test_a_rank_that_is_taken_from_its_core_all_the_time_may_run_a_little_longer() -> None:
+    """Drawn after a rank at load 8: its caches are cold each time it runs again."""
+
+    def starves(longer_s: float) -> Change:
+        def change(step: int, parts: Floats) -> None:
+            parts[(UNATTRIBUTED, RUN_QUEUE_WAIT), 0] += 0.06
+            parts[UNATTRIBUTED, 0] += longer_s
+            parts[OFF_CPU] = 0.0
+
+        return change
+
+    assert not any(_run([0, 0], starves(0.006)))
+    (verdict,) = _run([0, 0], starves(0.03))[-1]
+    assert (verdict.rank, verdict.cause) == (0, Cause.COMPUTE)
+
+
+@pytest.mark.parametrize("every", [2, 3, 5, 20])
+@pytest.mark.parametrize("sigma", [0.005, 0.05])
+def test_a_rank_that_saves_now_and_then_is_not_slow(every: int, sigma: float) -> None:
+    def saves(step: int, parts: Floats) -> None:
+        parts[OFF_CPU] = 0.001
+        if step % every == 0:
+            parts[(UNATTRIBUTED, OFF_CPU), 0] += 1.0
+
+    assert not any(_run([0, 0], saves, sigma=sigma, steps=300))
+
+
+def test_a_rank_that_saves_in_every_step_is_excused_and_slow_only_by_more_than_that() -> None:
+    def saves(longer_s: float) -> Change:
+        def change(step: int, parts: Floats) -> None:
+            parts[(UNATTRIBUTED, EXCUSED), 0] += 0.1
+            parts[COMPUTE, 0] += longer_s
+
+        return change
+
+    assert not any(_run([0, 0], saves(0.0), steps=200))
+    assert [one.rank for one in _run([0, 0], saves(0.03))[-1]] == [0]
+
+
+def test_what_excuses_all_ranks_alike_excuses_none() -> None:
+    def change(step: int, parts: Floats) -> None:
+        parts[EXCUSED] = 0.1
+        parts[COMPUTE, 1] += 0.01
+
+    assert [one.rank for one in _run([0] * 4, change)[-1]] == [1]
 
 
 def test_an_accused_rank_that_is_no_slower_is_dropped_before_it_is_called_noise() -> None:

@@ -9,9 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from relkit.findings import Status
+from relkit.findings import Finding, Status
 from relkit.output import as_json
 from relkit.ranks import RankSet
+from relkit.straggler.host_load import HostLoad
 from relkit.straggler.model import PARTS, Cause, Subject, Verdict
 from relkit.straggler.present.metrics import breakdown, metrics_of, share_lost, step_seconds
 from relkit.straggler.present.report import advice, seconds, straggler_report, what
@@ -57,8 +58,6 @@ def test_each_cause_has_its_finding(cause: Cause, number: str, status: Status) -
         (Cause.HOST, "gc", "needs 10 % longer than its peers, for garbage collection", "needed"),
         (Cause.HOST, "throttled",
          "needs 10 % longer than its peers, stopped by its cgroup's CPU limit", "needed"),
-        (Cause.HOST, "run_queue_wait",
-         "needs 10 % longer than its peers, because of run-queue wait", "needed"),
         (Cause.HOST, "",
          "needs 10 % longer than its peers, on its host, outside of compute and input", "needed"),
         (Cause.NOISE, "", "is 10 % slower than its peers, and nothing explains it", "was"),
@@ -68,6 +67,47 @@ def test_what_it_does_or_did(cause: Cause, part: str, now: str, then: str) -> No
     verb = now.partition(" ")[0]
     assert what(accused(cause), part) == now
     assert what(accused(cause, ended=0), part) == now.replace(verb, then, 1)
+
+
+def busy(waits: dict[int, float], load: HostLoad | None) -> Finding | None:
+    """What is said of ranks of a healthy job on one host that wait for such shares of the time."""
+    history = job(4, 100, slow=False)
+    history = replace(history, hosts=("a",) * 4, loads={"a": load} if load is not None else {})
+    row = history.parts[PARTS.index("run_queue_wait")]
+    row[:] = 0.0
+    for rank, share in waits.items():
+        row[rank] = share * step_seconds(history)
+    report = straggler_report(history)
+    assert report.exit_code == 0
+    assert {finding.id for finding in report.findings} <= {"RK-STRAG-005", "RK-STRAG-008"}
+    return next((one for one in report.findings if one.id == "RK-STRAG-008"), None)
+
+
+def test_ranks_that_wait_for_a_core_are_one_finding_of_their_host() -> None:
+    finding = busy({0: 0.4, 1: 0.36}, HostLoad(2, 2.0, 0.5))
+    assert finding is not None
+    assert finding.title == (
+        "ranks 0-1 (a) wait 38 % of the time for a CPU: other processes use it"
+    )
+    assert (finding.status, finding.ranks, finding.nodes) == (Status.WARN, "0-1", "a")
+    assert "top" in finding.advice
+    own = busy({2: 0.5}, HostLoad(2, 2.0, 1.9))
+    assert own is not None
+    assert own.title.endswith(
+        "waits 50 % of the time for a CPU: the job needs more than the 2 cores of the host"
+    )
+    unknown = busy({2: 0.5}, None)
+    assert unknown is not None
+    assert unknown.title.endswith("for a CPU")
+    assert busy({0: 0.09, 1: 0.09}, HostLoad(2, 2.0, 0.5)) is None
+
+
+def test_what_is_not_sure_accuses_nobody() -> None:
+    sure = accused(Cause.COMPUTE, ended=300)
+    unsure = replace(sure, verdict=replace(sure.verdict, confidence=0.89))
+    history = replace(job(4, 40, slow=False), past=(unsure, sure))
+    assert history.accusations == (sure,)
+    assert [one.id for one in straggler_report(history).findings].count("RK-STRAG-001") == 1
 
 
 def test_exit_codes() -> None:

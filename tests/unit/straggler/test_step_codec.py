@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from relkit.errors import BadDump
 from relkit.straggler.edge_traffic import EdgeTraffic
+from relkit.straggler.host_load import HostLoad
 from relkit.straggler.step_record import StepRecord
 from relkit.straggler.transport.step_codec import Note, decode, encode
 from tests.unit.straggler.step_records import records
@@ -39,6 +40,8 @@ def test_a_note_comes_back() -> None:
 
 def test_an_empty_note_comes_back() -> None:
     assert decode(encode(Note(0, ()), "a"), 1) == Note(0, (), host="a")
+    load = HostLoad(64, 3.5, 2.25)
+    assert decode(encode(Note(0, (), load=load), "a"), 1).load == load
 
 
 def test_beyond_its_budget_a_note_has_the_collectives_that_other_nodes_send_too() -> None:

@@ -20,6 +20,7 @@ from relkit.launch.straggler.straggler_node import StragglerNode
 from relkit.launch.straggler.straggler_thread import Stragglers
 from relkit.straggler.collect.socket_rates import Connection, SocketRates
 from relkit.straggler.edge_traffic import EdgeTraffic
+from relkit.straggler.host_load import HostLoad
 from relkit.straggler.model import Verdict
 from relkit.straggler.score.online_scorer import Network
 from relkit.straggler.step_record import RankProcess, StepRecord
@@ -40,6 +41,7 @@ class Told:
         self.upto = -1
         self.closed = 0
         self.fill = 0.0
+        self.load = HostLoad(2, 1.5, 0.5)
 
     def collect(self, ranks: Sequence[RankProcess]) -> tuple[StepRecord, ...]:
         wanted = {local.rank for local in ranks}
@@ -139,12 +141,13 @@ def test_all_nodes_report_to_the_first_which_says_who_is_slow(tmp_path: Path) ->
 
 
 def test_who_has_just_recovered_when_the_job_ends_is_told(tmp_path: Path) -> None:
-    job = Job(tmp_path, Mode.WARN, steps=110, recovered=50)
-    job.run(range(110))
+    # Ten steps take a second, the last one of which is never judged.
+    job = Job(tmp_path, Mode.WARN, steps=121, recovered=100)
+    job.run(range(121))
     assert len(job.said[0]) == 1
     (over,) = load(job.folder / LIVE_FILE).past
     assert 100 < over.ended_step < 110
-    job.nodes[0].close(110.0)
+    job.nodes[0].close(121.0)
     assert "rank 6 (host h1) is as fast as the others again" in job.said[0][1]
 
 

@@ -11,7 +11,7 @@ from relkit.straggler.model import Cause, Subject, Verdict
 
 def straggler(cost_s: float, first_step: int = 1) -> RaisedVerdict:
     """Rank 6, slow because of its host."""
-    return RaisedVerdict(Verdict(Subject.RANK, Cause.HOST, 0.2, 0.8, first_step, cost_s, (), 6), 1)
+    return RaisedVerdict(Verdict(Subject.RANK, Cause.HOST, 0.2, 0.95, first_step, cost_s, (), 6), 1)
 
 
 def test_one_that_comes_and_goes_is_named_once_a_minute() -> None:

@@ -1,0 +1,49 @@
+"""Who has the cores of a host: the job's processes, or others."""
+
+from __future__ import annotations
+
+import pytest
+
+from relkit.straggler.collect import host_loads
+from relkit.straggler.collect.host_loads import HostLoadMeter, busy_time
+
+
+def test_what_the_ranks_and_their_children_run_is_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used_s = {1: 50.0, 2: 8.0, 11: 0.0}
+    busy_s = 1000.0
+    monkeypatch.setattr(host_loads, "busy_time", lambda: (busy_s, 4))
+    monkeypatch.setattr(host_loads, "cpu_s", lambda pid: used_s[pid])
+    monkeypatch.setattr(host_loads, "descendants", lambda pid: (11,) if pid == 1 else ())
+    meter = HostLoadMeter()
+    meter.look([1], 100.0)
+    before = meter.load
+    assert before is None
+    # Rank 2 is new, and so is all that it has run.
+    used_s |= {1: 54.0, 2: 9.0, 11: 2.0}
+    busy_s = 1030.0
+    meter.look([1, 2], 110.0)
+    load = meter.load
+    assert load is not None
+    assert (load.cores, load.busy_cores) == (4, 3.0)
+    assert load.own_cores == pytest.approx(1.5)
+    assert load.other_cores == pytest.approx(1.5)
+    # It is not looked at more often than each few seconds.
+    busy_s = 9999.0
+    meter.look([1, 2], 111.0)
+    assert meter.load == load
+
+
+def test_a_host_that_says_nothing_has_no_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_loads, "busy_time", lambda: (0.0, 0))
+    meter = HostLoadMeter()
+    for now_s in (1.0, 10.0):
+        meter.look([1], now_s)
+    assert meter.load is None
+
+
+def test_the_kernel_says_how_busy_it_is() -> None:
+    busy_s, cores = busy_time()
+    assert cores >= 1
+    assert busy_s > 0.0
