@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import sys
 import time
 from dataclasses import replace
@@ -12,6 +13,23 @@ import click
 from relkit.command_group import CommandGroup
 from relkit.commands.shared.options import finish, report_options
 from relkit.output import as_text, shown, table, use_colour
+
+
+def _look_into(_ctx: click.Context, _param: click.Parameter, path: Path) -> Path:
+    """Refuse what is no folder; what cannot be read is said to be that, and not to be absent."""
+    try:
+        is_folder = stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        raise click.BadParameter(f"Directory '{path}' does not exist.") from None
+    except OSError:
+        # Whatever reads it says why it cannot.
+        return path
+    if not is_folder:
+        raise click.BadParameter(f"Directory '{path}' is a file.")
+    return path
+
+
+_FOLDER = click.argument("path", type=click.Path(path_type=Path), callback=_look_into)
 
 
 @click.group(cls=CommandGroup)
@@ -27,7 +45,7 @@ def ckpt() -> None:
 
 
 @ckpt.command()
-@click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@_FOLDER
 @click.option("--tensors", is_flag=True, help="List the tensors of each file too (needs torch).")
 @report_options
 def inspect(path: Path, tensors: bool, fmt: str | None, output: Path | None, force: bool) -> int:
@@ -66,7 +84,7 @@ def inspect(path: Path, tensors: bool, fmt: str | None, output: Path | None, for
 
 
 @ckpt.command()
-@click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@_FOLDER
 @report_options
 def verify(path: Path, fmt: str | None, output: Path | None, force: bool) -> int:
     """Read every file of the checkpoints in PATH and compare sizes and checksums.

@@ -18,12 +18,20 @@ from relkit.findings import Evidence, Finding, Report, Status
 
 def _report(demo: demonstration.Demo, result: demonstration.DemoResult) -> Report:
     named = "nobody" if not result.culprits else f"rank {result.culprits[0]}"
+    ended = f"its exit code is {result.exit_code}"
+    if result.exit_code is None:
+        ended = "it was ended after its time"
     if demo.guilty is None:
         title = "the healthy run succeeded, without an alarm"
         if not result.right:
-            title = f"the healthy run went wrong: the verdict names {named}"
+            title = f"the healthy run went wrong: {ended}"
+            if result.culprits is not None:
+                title = f"the healthy run went wrong: the verdict names {named}"
     elif result.right:
         title = f"the verdict names rank {demo.guilty}, where the fault was injected"
+    elif result.culprits is None:
+        # Whether the job has come as far as the fault is not known.
+        title = f"the job has ended without a verdict: {ended}"
     else:
         title = f"the fault was injected into rank {demo.guilty}, the verdict names {named}"
     finding = Finding(

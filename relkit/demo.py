@@ -8,10 +8,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import relkit
-from relkit.errors import UsageProblem
+from relkit.errors import MissingExtra, UsageProblem
 from relkit.faults import FAULTS
 from relkit.process.held_signals import signals_held
 
@@ -99,7 +100,10 @@ def check(demo: Demo) -> None:
 
     Raises:
         UsageProblem: unknown fault, or too few ranks.
+        MissingExtra: there is no PyTorch, so no job can run.
     """
+    if find_spec("torch") is None:
+        raise MissingExtra("relkit demo needs PyTorch, with which it trains")
     if demo.fault not in (*FAULTS, NO_FAULT):
         known = ", ".join((*FAULTS, NO_FAULT))
         raise UsageProblem(f"there is no fault {demo.fault!r}; choose one of {known}")

@@ -68,7 +68,7 @@ class RankOrder:
     unknown: tuple[str, ...] = ()
 
 
-def parse(text: str, source: str = "topology") -> Topology:
+def parse(text: str, source: str = "topology", *, may_be_empty: bool = False) -> Topology:
     """Read lines `asw psw node`; the format of DLRover's `topology_config`.
 
     Words are separated by white space; `#` starts a comment. A node that is listed twice with the
@@ -77,6 +77,7 @@ def parse(text: str, source: str = "topology") -> Topology:
     Args:
         text: the lines.
         source: what to call them in errors.
+        may_be_empty: no node at all is no error.
 
     Raises:
         BadInputFile: lines without exactly three words, a node with two different places, or no
@@ -110,7 +111,7 @@ def parse(text: str, source: str = "topology") -> Topology:
             f"{source}: {'; '.join(named)}",
             next_step="Write one node a line: access switch, upper switch, node.",
         )
-    if not places:
+    if not places and not may_be_empty:
         raise BadInputFile(f"{source} names no node")
     warnings += [
         f"{asw} is under several upper switches; each is treated as a switch of its own"
@@ -119,8 +120,11 @@ def parse(text: str, source: str = "topology") -> Topology:
     return Topology(places, tuple(warnings))
 
 
-def read(path: Path) -> Topology:
+def read(path: Path, *, may_be_empty: bool = False) -> Topology:
     """Read a topology file.
+
+    Args:
+        path: of the file; may_be_empty: see parse().
 
     Raises:
         BadInputFile: it cannot be read, is not text, or is larger than 64 MiB; see also parse().
@@ -136,7 +140,7 @@ def read(path: Path) -> Topology:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInputFile(f"{path} is not UTF-8 text (byte {error.start})") from error
-    return parse(text, str(path))
+    return parse(text, str(path), may_be_empty=may_be_empty)
 
 
 def switches(path: Path) -> dict[str, str]:

@@ -113,7 +113,11 @@ def order_ranks(
     from relkit.launch.netcheck.node_order import named_as, number_in, order_nodes, own_names
     from relkit.topology import read
 
-    topology = read(file)
+    topology = read(file, may_be_empty=True)
+    if not topology.places:
+        # As DLRover's is until somebody writes into it.
+        log(f"{file} names no node: ranks are given as without --topology")
+        return None
     if not is_static:
         from relkit.launch.job.topology_ranks import TopologyRanks, place_of
 

@@ -13,6 +13,7 @@ import click
 
 from relkit.errors import RelkitError
 from relkit.findings import Report
+from relkit.hang.deaths import is_before_first_step
 from relkit.hang.model import HangVerdict, JobView
 from relkit.launch.hang import timeline
 from relkit.launch.hang.monitor import Monitor
@@ -26,12 +27,14 @@ def log(line: str) -> None:
     click.echo(f"relkit: {shown(line)}", err=True)
 
 
-def keep_report(report: Report, path: Path) -> None:
-    """Write a report into the timeline folder, as JSON; logs where that fails."""
+def keep_report(report: Report, path: Path) -> bool:
+    """Write a report into the timeline folder, as JSON; False, and a line, where that fails."""
     try:
         write_atomic(path, json.dumps(report.to_json(), indent=1) + "\n")
     except (RelkitError, OSError) as error:
         log_unwritten(error)
+        return False
+    return True
 
 
 def log_unwritten(error: Exception) -> None:
@@ -60,6 +63,9 @@ class Publisher:
         self, job: JobView, verdict: HangVerdict, report: Report, dumps: Sequence[RankDump]
     ) -> None:
         """The verdict on stderr at once; then the dumps, stacks, SVGs and reports."""
+        if verdict.all_alike and len(report.findings) == 1 and is_before_first_step(job.ranks):
+            self._publish_briefly(report)
+            return
         from relkit.reports import timeline_folder
         from relkit.stacks.merge import merge_dumps
 
@@ -89,6 +95,19 @@ class Publisher:
         whole = shlex.quote(str(self.of_all_nodes or self.folder))
         nodes = ", of all nodes where they share that folder" if self.of_all_nodes else ""
         log(f"one page with all of it{nodes}: relkit report {whole}")
+
+    def _publish_briefly(self, report: Report) -> None:
+        """Where all ranks failed alike before the first step, stacks would show nothing."""
+        (finding,) = report.findings
+        log(finding.title)
+        try:
+            timeline.rotate(self.folder)
+        except OSError as error:
+            log_unwritten(error)
+            return
+        path = self.folder / "report.json"
+        if keep_report(report, path):
+            log(f"{finding.advice} The report is {path}.")
 
     def write_dumps(self, dumps: Sequence[RankDump]) -> None:
         """Write the dumps of a node that does not decide."""

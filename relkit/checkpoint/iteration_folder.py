@@ -8,6 +8,7 @@ was. Every rank calls `write_file`; one rank calls `begin`, `commit` and `abando
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -22,6 +23,8 @@ from relkit.files.input_file import open_input
 from relkit.text.whole_number import whole_number
 
 TRACKER = "latest_checkpointed_iteration.txt"
+# How an error ends where this user may not read a file, which says nothing of the file.
+DENIED = os.strerror(errno.EACCES)
 TEMPORARY = "_tmp"
 _NEXT_STEP = "Free some space or name another folder; the previous checkpoint is as it was."
 

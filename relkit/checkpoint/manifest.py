@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -75,6 +76,16 @@ def read_manifest(folder: Path) -> Manifest:
         raise BadInputFile(f"cannot read {path}: {error.strerror}", next_step=_NEXT_STEP) from error
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise BadInputFile(f"{path} is not a manifest: {error}", next_step=_NEXT_STEP) from error
+
+
+def may_have_manifest(folder: Path) -> bool:
+    """False where the folder has none; where that cannot be seen, reading it says why."""
+    try:
+        return stat.S_ISREG((folder / MANIFEST).stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
 
 
 def name_inside(name: object) -> str:

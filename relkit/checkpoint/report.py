@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from relkit.checkpoint import iteration_folder as files
-from relkit.checkpoint.manifest import MANIFEST, read_manifest
+from relkit.checkpoint.manifest import may_have_manifest, read_manifest
 from relkit.errors import BadInputFile
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.text.whole_number import whole_number
 
+UNREADABLE_ADVICE = "Run this as the user that wrote it, or let this user read it."
 _RESUME = "Resume from a whole iteration: write its number into the tracker."
 
 
@@ -54,8 +56,10 @@ def inspect(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
 
 
 def _unlisted(folder: Path, error: BadInputFile) -> Finding:
-    if not (folder / MANIFEST).is_file():
+    if not may_have_manifest(folder):
         return _without_manifest(folder)
+    if isinstance(error.__cause__, PermissionError):
+        return _unreadable(folder, str(error))
     return Finding("RK-CKPT-002", Status.FAIL, str(error), advice=_RESUME)
 
 
@@ -86,13 +90,18 @@ def _is_whole(findings: list[Finding], folder: Path) -> bool:
 
 def finding_of(folder: Path) -> Finding:
     """Whether the files in a folder are those that its manifest names, as they were written."""
-    if not (folder / MANIFEST).is_file():
+    if not may_have_manifest(folder):
         return _without_manifest(folder)
     try:
         manifest = read_manifest(folder)
         wrong = files.problems(folder)
     except BadInputFile as error:
+        if isinstance(error.__cause__, PermissionError):
+            return _unreadable(folder, str(error))
         return Finding("RK-CKPT-002", Status.FAIL, f"{folder}: {error}", advice=_RESUME)
+    denied = [name for name, sentence in wrong if sentence.endswith(files.DENIED)]
+    if denied and len(denied) == len(wrong):
+        return _unreadable(folder, f"{len(denied)} of {len(manifest.files)} files: {files.DENIED}")
     if wrong:
         return Finding(
             "RK-CKPT-002",
@@ -113,6 +122,15 @@ def finding_of(folder: Path) -> Finding:
     )
 
 
+def _unreadable(folder: Path, why: str) -> Finding:
+    return Finding(
+        "RK-CKPT-003",
+        Status.UNKNOWN,
+        f"{folder} cannot be checked: {why}",
+        advice=UNREADABLE_ADVICE,
+    )
+
+
 def _without_manifest(folder: Path) -> Finding:
     return Finding(
         "RK-CKPT-003",
@@ -130,7 +148,7 @@ def _of_root(root: Path) -> list[Finding]:
         if step is not None:
             files.existing(root, step)
     except BadInputFile as error:
-        return [*findings, Finding("RK-CKPT-005", Status.FAIL, str(error), advice=error.next_step)]
+        return [*findings, of_tracker(root, error)]
     if step is None:
         findings.append(
             Finding(
@@ -141,6 +159,13 @@ def _of_root(root: Path) -> list[Finding]:
             )
         )
     return findings
+
+
+def of_tracker(root: Path, error: BadInputFile) -> Finding:
+    """What is wrong with the file that names the step of a resumed run, as far as can be known."""
+    if isinstance(error.__cause__, PermissionError):
+        return _unreadable(root, str(error))
+    return Finding("RK-CKPT-005", Status.FAIL, str(error), advice=error.next_step)
 
 
 def findings_of_half_written(root: Path) -> list[Finding]:
@@ -156,8 +181,27 @@ def findings_of_half_written(root: Path) -> list[Finding]:
     ]
 
 
+def require_folder(path: Path) -> None:
+    """Refuse what cannot be looked into: nothing is known of what is in there.
+
+    Raises:
+        BadInputFile: it is no folder, or this user may not look into it.
+    """
+    try:
+        os.scandir(path).close()
+        # A folder whose names may be read has files that may not, as long as it cannot be entered.
+        (path / os.pardir).stat()
+    except FileNotFoundError:
+        raise BadInputFile(f"{path} does not exist") from None
+    except OSError as error:
+        raise BadInputFile(
+            f"cannot read {path}: {error.strerror}", next_step=UNREADABLE_ADVICE
+        ) from error
+
+
 def _iterations(path: Path) -> tuple[Path, tuple[int, ...]]:
     """The folder of all iterations, and the steps that are meant."""
+    require_folder(path)
     step = whole_number(path.name.removeprefix("iter_"))
     if path.is_dir() and path.name.startswith("iter_") and step is not None:
         return path.parent, (step,)

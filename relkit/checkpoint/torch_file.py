@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import codecs
-import importlib
 import pickle
 import re
 import struct
@@ -14,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import torch
 
+from relkit.checkpoint import plain_arrays
 from relkit.errors import BadInputFile
 from relkit.files.input_file import require_regular
 
@@ -84,7 +83,8 @@ def _load(source: Path | IO[bytes], path: Path, *, mmap: bool, arrays: bool) -> 
         with warnings.catch_warnings(), _allowed(let_through):
             # Of an unusual pickle protocol, torch asks whoever reads the file to file an issue.
             warnings.simplefilter("ignore", UserWarning)
-            return torch.load(source, map_location="cpu", weights_only=True, mmap=mmap)
+            content = torch.load(source, map_location="cpu", weights_only=True, mmap=mmap)
+            return plain_arrays.with_arrays(content) if arrays else content
     except OSError as error:
         reason = error.strerror or error
         raise BadInputFile(f"cannot read {path}: {reason}", next_step=_NEXT_STEP) from error
@@ -121,13 +121,21 @@ def _no_bytes() -> bytes:
 
 
 def _numpy_names() -> list[Any]:
-    """What pickles of arrays and numbers name; numpy 2 has moved two of them."""
-    core = importlib.import_module("numpy._core" if hasattr(np, "_core") else "numpy.core")
-    old = "numpy.core.multiarray"
-    functions = (core.multiarray._reconstruct, core.multiarray.scalar)
-    named = [_named(function, f"{old}.{function.__name__}") for function in functions]
-    dtypes = {type(np.dtype(code)) for code in "?bBhHiIlLqQefdFD"}
-    return [np.ndarray, np.dtype, *functions, *named, *sorted(dtypes, key=str)]
+    """Stand-ins for what pickles of arrays and numbers name; numpy 2 has moved two of them."""
+    makers: dict[str, Callable[..., Any]] = {
+        "_reconstruct": plain_arrays.PlainArray,
+        "scalar": plain_arrays.number,
+    }
+    moved = [
+        _named(maker, f"numpy.{core}.multiarray.{name}")
+        for name, maker in makers.items()
+        for core in ("core", "_core")
+    ]
+    classes = [
+        _named(plain_arrays.array_class, "numpy.ndarray"),
+        _named(plain_arrays.PlainDtype, "numpy.dtype"),
+    ]
+    return [plain_arrays.PlainArray, plain_arrays.PlainDtype, *moved, *classes]
 
 
 def _refused(path: Path, error: Exception) -> BadInputFile:
@@ -139,7 +147,7 @@ def _refused(path: Path, error: Exception) -> BadInputFile:
             next_step="Do not load it by other means unless you trust who wrote it.",
         )
     # torch explains at length how to go on without the protection; the cause is one line of it.
-    cause = re.search(r"WeightsUnpickler error: (.*)", text)
+    cause = re.search(r"WeightsUnpickler error:\s*(.*)", text)
     reason = cause.group(1) if cause else (text.splitlines() or [type(error).__name__])[0]
     return BadInputFile(
         f"{path} is not a checkpoint, or is damaged: {reason[:200]}", next_step=_NEXT_STEP

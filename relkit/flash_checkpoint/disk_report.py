@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relkit.checkpoint import report as iterations
-from relkit.checkpoint.manifest import MANIFEST, read_manifest
+from relkit.checkpoint.manifest import MANIFEST, may_have_manifest, read_manifest
 from relkit.errors import BadInputFile
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.flash_checkpoint.on_disk import disk
@@ -36,6 +36,7 @@ def verify(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
     Raises:
         BadInputFile: there is no checkpoint.
     """
+    iterations.require_folder(path)
     root = (path / TRACKER).exists() or (path / LAUNCHERS_FOLDER).is_dir()
     if not root and not _is_folder_of_one(path):
         return iterations.verify(path, argv=argv, started=started)
@@ -56,7 +57,7 @@ def verify(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
 
 
 def _is_folder_of_one(path: Path) -> bool:
-    return (path / MANIFEST).is_file() and not path.name.startswith("iter_")
+    return not path.name.startswith("iter_") and may_have_manifest(path)
 
 
 def _of_loop(root: Path) -> Iterator[tuple[int, Finding]]:
@@ -65,7 +66,7 @@ def _of_loop(root: Path) -> Iterator[tuple[int, Finding]]:
     try:
         named = disk.latest(root)
     except BadInputFile as error:
-        yield -1, Finding("RK-CKPT-005", Status.FAIL, str(error), advice=error.next_step)
+        yield -1, iterations.of_tracker(root, error)
         named = None
     if named is not None:
         step, finding = _tracked(named)
@@ -108,6 +109,8 @@ def _of_launchers(folder: Path, argv: tuple[str, ...], started: float) -> Report
     """What launchers have written from memory; nothing but half a folder may be there yet."""
     try:
         return iterations.verify(folder, argv=argv, started=started)
-    except BadInputFile:
+    except BadInputFile as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise
         left = iterations.findings_of_half_written(folder)
         return Report("ckpt", tuple(left), {}, started=started, argv=argv)

@@ -133,7 +133,12 @@ _WITHOUT_STACKS = {
 
 
 def advice_for(
-    category: Category, exit_code: int | None = None, pid: int = 0, *, has_stacks: bool = True
+    category: Category,
+    exit_code: int | None = None,
+    pid: int = 0,
+    *,
+    has_stacks: bool = True,
+    others_follow: bool = False,
 ) -> str:
     """What to do next.
 
@@ -142,19 +147,21 @@ def advice_for(
         exit_code: of a dead rank, negative for a signal; None where it is not known.
         pid: the process, for commands that name it; 0 where it is not known.
         has_stacks: False where no stack was asked for.
+        others_follow: all other ranks that died did so because of this one.
     """
     text = ENTRIES[category].advice
     if not has_stacks:
         text = _WITHOUT_STACKS.get(category, text)
     if category is Category.DEAD and exit_code is not None:
         text = _AFTER_DEATH.get(exit_code, _AFTER_SIGNAL if exit_code < 0 else _AFTER_ERROR)
+        text += _CONSEQUENCES if exit_code > 0 and others_follow else ""
     return text.replace("PID", str(pid)) if pid else text
 
 
 _AFTER_ERROR = (
-    "Read the traceback at the end of that rank's own log: the script failed there by itself. "
-    "The errors of the other ranks are consequences."
+    "Read the traceback at the end of that rank's own log: the script failed there by itself."
 )
+_CONSEQUENCES = " The errors of the other ranks are consequences."
 _AFTER_SIGNAL = (
     "Look at the host's kernel log for the same minute (dmesg: Xid, machine check). If there is "
     "nothing, suspect a bug in native code: enable core files (ulimit -c unlimited), run again."

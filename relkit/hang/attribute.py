@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from relkit.hang.activity import Activity, ThreadState
 from relkit.hang.cycles import astray, left_out
-from relkit.hang.death_cause import outside_words
+from relkit.hang.death_cause import alike_words, outside_words
 from relkit.hang.deaths import (
     collateral,
     died,
@@ -89,6 +89,8 @@ def attribute(job: JobView, analysis: JobAnalysis | None = None) -> HangVerdict:
         return HangVerdict((), (), "nothing is known of any rank: no launcher has reported")
     if (number := ended_from_outside(known)) is not None:
         return HangVerdict((), (), f"somebody ended the job: {outside_words(known, number)}")
+    if not analysis.is_sample and (alike := alike_words(tuple(analysis.views.values()))):
+        return HangVerdict((), (), alike, all_alike=True)
     if (over := _slow_to_exit(analysis)) is not None:
         return HangVerdict(over, ())
     culprits = _proven(analysis)
@@ -165,9 +167,10 @@ def _proven(analysis: JobAnalysis) -> list[Culprit]:
     certain = any(differ.certain for differ in analysis.differ)
     if not certain and not any(c.category is Category.UNEQUAL_TRANSFER for c in culprits):
         # A call that its group did not make can kill any of the group: deaths prove less then.
-        for view in primary_deaths(list(analysis.views.values())):
+        for place, view in enumerate(primary_deaths(list(analysis.views.values()))):
             weight = 0.75 if view.exit_code is None else 1.0
-            culprits.append(analysis.builder(view.rank).culprit(Category.DEAD, weight=weight))
+            builder = analysis.builder(view.rank)
+            culprits.append(builder.culprit(Category.DEAD, weight=weight, is_first=not place))
     return culprits
 
 

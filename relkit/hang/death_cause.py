@@ -7,7 +7,14 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from relkit.findings import Evidence, Finding, Status
-from relkit.hang.deaths import died, is_crash, oom_killed, raised_before_abort
+from relkit.hang.deaths import (
+    died,
+    failed_alike,
+    is_crash,
+    oom_killed,
+    raised,
+    raised_before_abort,
+)
 from relkit.hang.frames import printable
 from relkit.hang.model import RankView
 from relkit.hang.words import exit_words, of_ranks, operation, shortened, size, where
@@ -53,6 +60,12 @@ OUTSIDE_ADVICE = (
     "Look at the scheduler (time limit, preemption, `scontrol show job`, `kubectl describe pod`) "
     "and at who may have ended it by hand. No rank is at fault."
 )
+ALL_RAISED_ADVICE = "Read the traceback of any rank: those of the others are the same."
+ALL_EXITED_ADVICE = "Read the end of any rank's log."
+_OF_EXIT_CODE = {
+    1: " sys.exit() with a text, and an exception, exit with code 1.",
+    2: " Code 2 is Python's where the script is not there, argparse's where an option is wrong.",
+}
 
 
 def last_operation(view: RankView) -> str:
@@ -150,6 +163,27 @@ def outside_finding(views: Sequence[RankView], number: int) -> Finding:
     )
 
 
+def alike_words(views: Sequence[RankView]) -> str:
+    """`all 4 ranks raised ValueError: bad batch at /job/train.py:88`; "" where they did not."""
+    how = failed_alike(views)
+    return f"all {len(views)} ranks {how}" if how else ""
+
+
+def alike_finding(views: Sequence[RankView]) -> Finding:
+    """All ranks have failed in the same way."""
+    has_raised = all(map(raised, views))
+    return Finding(
+        id="RK-DEATH-006",
+        status=Status.FAIL,
+        title=alike_words(views),
+        ranks=RankSet.of(view.rank for view in views).fold(),
+        reasons=("no rank stands out",),
+        advice=ALL_RAISED_ADVICE
+        if has_raised
+        else ALL_EXITED_ADVICE + _OF_EXIT_CODE.get(views[0].exit_code or 0, ""),
+    )
+
+
 def _where(view: RankView) -> str:
     return f"rank {view.rank}{where(view.host, view.pid)}"
 
@@ -220,7 +254,11 @@ def _raised(view: RankView) -> Finding:
         title=f"{_where(view)} raised {text}, and aborted while Python shut down",
         ranks=str(view.rank),
         nodes=printable(view.host),
-        reasons=("its output says that a thread was ended in C++, right after the traceback",),
+        reasons=(
+            "it left word of the exception before it aborted"
+            if raised(view)
+            else "its output says that a thread was ended in C++, right after the traceback",
+        ),
         advice=f"{RAISED_ADVICE} To keep the exit code, catch the exception and {SHUTDOWN_ADVICE}",
     )
 

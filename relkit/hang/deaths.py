@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from relkit.hang.frames import printable
 from relkit.hang.model import RankView
-from relkit.hang.words import shortened
+from relkit.hang.words import exit_words, shortened
 from relkit.hook.model import Op
 from relkit.post_mortem.kernel_lines import is_oom_kill
 from relkit.post_mortem.shutdown_abort import exception_before_abort
@@ -21,6 +21,13 @@ _COLLATERAL = re.compile(
     r"application timeout",
     re.IGNORECASE,
 )
+# What the script alone raises, whatever it says of time or connections.
+_OF_THE_SCRIPT = re.compile(
+    r"(?:Assertion|Attribute|FileNotFound|Import|Indentation|Index|Key|Lookup|ModuleNotFound|Name|"
+    r"NotImplemented|Syntax|Type|UnboundLocal|UnicodeDecode|Value|ZeroDivision)Error\b"
+)
+_NUMBERS = re.compile(r"\d+")
+_LONGEST_ERROR = 160
 # What torch closes the workers with that are left, the second if the first does not help.
 BY_LAUNCHER = (-signal.SIGTERM, -signal.SIGKILL)
 # What somebody sends who wants a process to end.
@@ -56,7 +63,69 @@ def may_have_aborted(view: RankView) -> bool:
 
 def raised_before_abort(view: RankView) -> str:
     """The exception that ended it, where SIGABRT hides that (`ValueError: bad batch`); else ""."""
+    if raised(view) and view.exit_code == -signal.SIGABRT:
+        return view.error
     return exception_before_abort(view.exit_code, view.death.output) if view.death else ""
+
+
+def raised(view: RankView) -> bool:
+    """It has left word of the exception that ended its script."""
+    return died(view) and bool(raised_at(view))
+
+
+def raised_at(view: RankView) -> str:
+    """FILE:LINE of that exception; "" where it is not known."""
+    return view.death.raised_at if view.death else ""
+
+
+def raised_words(view: RankView, error: str = "") -> str:
+    """`raised ValueError: bad batch at /job/train.py:88`.
+
+    Args:
+        error: what to say instead of the rank's own words.
+    """
+    told = error or shortened(printable(view.error), _LONGEST_ERROR)
+    return f"raised {told} at {printable(raised_at(view))}"
+
+
+def failed_alike(views: Sequence[RankView]) -> str:
+    """How all ranks have failed, where they did it in the same way; "" where they did not.
+
+    `raised ValueError at /job/train.py:88 (rank 0: bad batch 7)`, where what they say differs.
+
+    Args:
+        views: of all ranks of the job.
+    """
+    if len(views) < 2 or not all(map(died, views)):
+        return ""
+    first, is_alone = views[0], not any(map(collateral, views))
+    if all(map(raised, views)):
+        kinds = {_kind_and_place(view) for view in views}
+        if len({view.error for view in views}) == len(kinds) == 1:
+            return raised_words(first)
+        is_same = len({_NUMBERS.sub("", view.error) for view in views}) == 1
+        if len(kinds) > 1 or not (is_same or is_alone):
+            return ""
+        kind, _, said = printable(first.error).partition(": ")
+        example = f" (rank {first.rank}: {shortened(said, _LONGEST_ERROR)})" if said else ""
+        return raised_words(first, kind) + example
+    is_unknown = not any(view.error or raised_before_abort(view) for view in views)
+    codes = {view.exit_code for view in views}
+    if is_unknown and is_alone and len(codes) == 1 and (first.exit_code or 0) > 0:
+        return exit_words(first.exit_code)
+    return ""
+
+
+def is_before_first_step(views: Sequence[RankView]) -> bool:
+    """No recorder shows that a rank has begun a collective."""
+    hooks = [view.hook for view in views if view.hook is not None]
+    return not any(c.seq >= 0 for hook in hooks for c in hook.communicators) and not any(
+        op.communicates and op.seq >= 0 for hook in hooks for op in (*hook.in_flight, *hook.recent)
+    )
+
+
+def _kind_and_place(view: RankView) -> tuple[str, str]:
+    return view.error.partition(":")[0], raised_at(view)
 
 
 def left(view: RankView) -> bool:
@@ -77,7 +146,8 @@ def last_communication(view: RankView) -> Op | None:
 
 def collateral(view: RankView) -> bool:
     """It failed because of a peer: its error, or the end of its last communication, says so."""
-    if _COLLATERAL.search(view.error) or _COLLATERAL.search(raised_before_abort(view)):
+    errors = (view.error, raised_before_abort(view))
+    if any(_COLLATERAL.search(each) and not _OF_THE_SCRIPT.match(each) for each in errors):
         return True
     last = last_communication(view)
     return last is not None and last.failed
@@ -119,7 +189,7 @@ def primary_deaths(views: Sequence[RankView]) -> tuple[RankView, ...]:
     own = [view for view in dead if not collateral(view)]
     candidates = [view for view in own if not _in_communication(view) or oom_killed(view)]
     if not candidates:
-        candidates = [v for v in own if v.exit_code != -signal.SIGTERM or len(dead) == 1]
+        candidates = [v for v in own if _is_not_asked(v) or len(dead) == 1]
     known = [view for view in candidates if view.exit_code is not None]
     candidates = known or candidates
     hard = [view for view in candidates if _is_own_end(view)]
@@ -127,11 +197,12 @@ def primary_deaths(views: Sequence[RankView]) -> tuple[RankView, ...]:
         first_s = min(map(_when, hard))
         candidates = [v for v in candidates if v in hard or _when(v) < first_s]
     # Who asks one rank to end is not at work where another was killed, crashed or gave up.
-    not_asked = [view for view in candidates if view.exit_code != -signal.SIGTERM]
+    not_asked = [view for view in candidates if _is_not_asked(view)]
     candidates = not_asked or candidates
     candidates.sort(key=lambda view: (_when(view), view.rank))
-    # Beyond the first, only those whose recorder shows that no peer took them down.
-    return tuple(v for i, v in enumerate(candidates) if i == 0 or _independent(v))
+    # Beyond the first, only those of which it is known that no peer took them down.
+    first = candidates[:1]
+    return (*first, *(v for v in candidates[1:] if _independent(v) or _raised_alike(v, first[0])))
 
 
 def ended_from_outside(views: Sequence[RankView]) -> int | None:
@@ -143,6 +214,8 @@ def ended_from_outside(views: Sequence[RankView]) -> int | None:
     if any(view.alive for view in known):
         return None
     ended = [view for view in known if view.exit_code is not None]
+    if any(_is_own_exception(view) for view in ended):
+        return None
     # Who is asked a moment later than its peers may lose its connection to them first.
     own = [view for view in ended if not collateral(view)]
     if len(own) == 1 and _in_communication(own[0]):
@@ -156,12 +229,26 @@ def ended_from_outside(views: Sequence[RankView]) -> int | None:
 
 
 def _is_own_end(view: RankView) -> bool:
-    return view.exit_code not in BY_LAUNCHER or oom_killed(view)
+    return view.exit_code not in BY_LAUNCHER or oom_killed(view) or raised(view)
+
+
+def _is_not_asked(view: RankView) -> bool:
+    return view.exit_code != -signal.SIGTERM or raised(view)
+
+
+def _is_own_exception(view: RankView) -> bool:
+    return raised(view) and bool(_OF_THE_SCRIPT.match(view.error))
+
+
+def _raised_alike(view: RankView, other: RankView) -> bool:
+    return raised(view) and raised(other) and _kind_and_place(view) == _kind_and_place(other)
 
 
 def _independent(view: RankView) -> bool:
     # Of several that were asked to end, the others tell nothing that the first does not.
     is_asked = view.exit_code in ASKED_TO_END
-    return oom_killed(view) or (
-        view.hook is not None and not _in_communication(view) and not is_asked
+    return (
+        oom_killed(view)
+        or _is_own_exception(view)
+        or (view.hook is not None and not _in_communication(view) and not is_asked)
     )

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from relkit.hang.activity import Activity, ThreadState
 from relkit.hang.death_cause import reasons_of
-from relkit.hang.deaths import last_communication, oom_killed, raised_before_abort
+from relkit.hang.deaths import (
+    last_communication,
+    oom_killed,
+    raised,
+    raised_before_abort,
+    raised_words,
+)
 from relkit.hang.frames import printable
 from relkit.hang.groups import Group
 from relkit.hang.model import Category, Culprit, RankView
@@ -110,6 +116,7 @@ class FindingBuilder:
         sentence: str = "",
         reasons: tuple[str, ...] = (),
         weight: float = 1.0,
+        is_first: bool = False,
     ) -> Culprit:
         """The statement that this rank is at fault.
 
@@ -118,9 +125,11 @@ class FindingBuilder:
             sentence: replaces the sentence that the category makes of the facts.
             reasons: come before those that the facts give.
             weight: 0..1, how much of the category's certainty holds here.
+            is_first: of the ranks that died on their own.
         """
         view = self.view
-        facts = (*reasons, *self._proof(category), *self._waited_for(), *self._details(category))
+        proof = self._proof(category, is_first=is_first)
+        facts = (*reasons, *proof, *self._waited_for(), *self._details(category))
         return Culprit(
             rank=view.rank,
             host=view.host,
@@ -142,8 +151,11 @@ class FindingBuilder:
                 return f"is exiting on its own, {activity.sentence()}{idle}"
             if oom_killed(view):
                 return f"{exit_words(view.exit_code)}: the kernel's OOM killer"
-            if raised := raised_before_abort(view):
-                return f"raised {shortened(printable(raised), 160)}, and then aborted"
+            if raised(view):
+                then = "" if view.exit_code == 1 else f", and then {exit_words(view.exit_code)}"
+                return raised_words(view) + then
+            if text := raised_before_abort(view):
+                return f"raised {shortened(printable(text), 160)}, and then aborted"
             error = f": {shortened(printable(view.error), 160)}" if view.error else ""
             return f"{exit_words(view.exit_code)}{error}"
         if category is Category.SLOW_EXIT:
@@ -170,7 +182,7 @@ class FindingBuilder:
             return f"on the host, outside of any collective{idle}"
         return f"{activity.sentence()}{idle}"
 
-    def _proof(self, category: Category) -> tuple[str, ...]:
+    def _proof(self, category: Category, *, is_first: bool) -> tuple[str, ...]:
         """What proves by itself that this rank is at fault."""
         view = self.view
         reasons = []
@@ -180,7 +192,7 @@ class FindingBuilder:
                 reasons.append("its own last collective did not fail, so no peer caused its exit")
             elif last is not None and last.end_ns and not last.failed:
                 reasons.append("it died outside of any collective, so no peer caused it")
-            if view.failed_unix_s:
+            if is_first and view.failed_unix_s:
                 reasons.append("it was the first of the ranks that died on their own")
         elif category is Category.STOPPED:
             reasons.append(f"/proc shows state {view.process_state[:1]}")

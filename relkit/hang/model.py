@@ -219,12 +219,14 @@ class HangVerdict:
         inconclusive: with no culprit, what is known and why no rank stands out; else "".
         network: what the links between the suspects' nodes showed, a clause; "" where they were
             not measured.
+        all_alike: all ranks have failed in the same way, and `inconclusive` says in which.
     """
 
     culprits: tuple[Culprit, ...]
     victims: tuple[Victims, ...]
     inconclusive: str = ""
     network: str = ""
+    all_alike: bool = False
 
     @property
     def is_over(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from relkit.hang.deaths import raised_at
 from relkit.hang.finding_builder import cpu_share, idle_s
 from relkit.hang.frames import printable
 from relkit.hang.model import JobView, RankView
@@ -39,7 +40,9 @@ def rank_row(view: RankView) -> dict[str, Any]:
         "alive": view.alive,
         "state": view.process_state[:1] if view.alive else "",
         "activity": activity.sentence() if view.alive and activity.known else "",
-        "last_seq": max((c.seq for c in hook.communicators), default=-1) if hook else None,
+        "last_seq": max((c.seq for c in hook.communicators if c.seq >= 0), default=None)
+        if hook
+        else None,
         "in_flight": operation(flight[0], hook) if flight and hook else "",
         "in_flight_s": round(flight[1], 3) if flight else None,
         "idle_s": None if idle is None else round(idle, 3),
@@ -54,7 +57,8 @@ def _note(view: RankView) -> str:
         return printable(view.absent_reason)
     if not view.alive:
         error = f": {printable(view.error)}" if view.error else ""
-        return exit_words(view.exit_code) + error
+        place = f" at {printable(raised_at(view))}" if raised_at(view) else ""
+        return exit_words(view.exit_code) + error + place
     notes = [] if view.hook else ["no recorder"]
     if view.dump is not None:
         notes += [printable(note) for note in view.dump.notes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,11 +15,19 @@ from relkit.hang.advice import ENTRIES, NO_STACK, advice_for
 from relkit.hang.death_cause import (
     OOM_ADVICE,
     RAISED_ADVICE,
+    alike_finding,
     findings_of,
     hardware_findings,
     outside_finding,
 )
-from relkit.hang.deaths import died, ended_from_outside, oom_killed, raised_before_abort
+from relkit.hang.deaths import (
+    BY_LAUNCHER,
+    collateral,
+    died,
+    ended_from_outside,
+    oom_killed,
+    raised_before_abort,
+)
 from relkit.hang.finding_builder import cpu_share, idle_s
 from relkit.hang.frames import printable
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
@@ -64,10 +72,7 @@ def hang_report(
     views = {view.rank: view for view in job.ranks}
     findings = [_finding(group, job, verdict, views) for group in _alike(verdict.culprits)]
     if not findings:
-        number = ended_from_outside(job.ranks)
-        findings = [
-            _inconclusive(job, verdict) if number is None else outside_finding(job.ranks, number)
-        ]
+        findings = [_without_culprit(job, verdict)]
     named = dict.fromkeys(culprit.rank for culprit in verdict.culprits)
     findings += findings_of(views[rank] for rank in named if rank in views)
     findings += hardware_findings(job.ranks)
@@ -134,11 +139,12 @@ def _finding(
         nodes=fold_hosts(c.host for c in group),
         reasons=(*first.reasons, *_suspected(job, group)),
         evidence=(*_evidence_of(view), *_longest_wait(job, verdict)),
-        advice=_advice(first, view, job),
+        advice=_advice(group, view, job),
     )
 
 
-def _advice(culprit: Culprit, view: RankView | None, job: JobView) -> str:
+def _advice(group: Sequence[Culprit], view: RankView | None, job: JobView) -> str:
+    culprit = group[0]
     if view is not None and oom_killed(view):
         return OOM_ADVICE
     if view is not None and raised_before_abort(view):
@@ -148,6 +154,15 @@ def _advice(culprit: Culprit, view: RankView | None, job: JobView) -> str:
         view.exit_code if view else None,
         culprit.pid,
         has_stacks=job.has_stacks or (view is not None and view.dump is not None),
+        others_follow=_others_follow(job, {each.rank for each in group}),
+    )
+
+
+def _others_follow(job: JobView, named: Collection[int]) -> bool:
+    """All other ranks that died are known to have died because of these."""
+    others = [view for view in job.ranks if died(view) and view.rank not in named]
+    return bool(others) and all(
+        collateral(v) or (v.exit_code in BY_LAUNCHER and not oom_killed(v)) for v in others
     )
 
 
@@ -176,8 +191,9 @@ def _evidence_of(view: RankView | None) -> tuple[Evidence, ...]:
     if not view.alive and view.exit_code is not None:
         evidence.append(Evidence("exit code", view.exit_code, how="launcher"))
     if view.hook is not None and view.hook.communicators:
-        newest = max(view.hook.communicators, key=lambda c: c.seq)
-        evidence.append(Evidence("newest collective started", newest.seq, how="recorder"))
+        newest = max(communicator.seq for communicator in view.hook.communicators)
+        if newest >= 0:
+            evidence.append(Evidence("newest collective started", newest, how="recorder"))
     return tuple(evidence)
 
 
@@ -202,6 +218,15 @@ def _longest_wait(job: JobView, verdict: HangVerdict) -> tuple[Evidence, ...]:
             f"recorder, {longest[1]}",
         ),
     )
+
+
+def _without_culprit(job: JobView, verdict: HangVerdict) -> Finding:
+    number = ended_from_outside(job.ranks)
+    if number is not None:
+        return outside_finding(job.ranks, number)
+    if verdict.all_alike:
+        return alike_finding(job.ranks)
+    return _inconclusive(job, verdict)
 
 
 def _inconclusive(job: JobView, verdict: HangVerdict) -> Finding:

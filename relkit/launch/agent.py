@@ -27,6 +27,7 @@ from relkit.launch.control.join import LinkRendezvous
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.hang.attempt import WatchedAttempt
+from relkit.launch.job import exit_barrier
 from relkit.launch.job.added_environment import added_environment
 from relkit.launch.job.exchange import (
     ExchangeBroken,
@@ -38,7 +39,6 @@ from relkit.launch.job.exchange import (
     wait_for_notes,
     wait_for_thread,
 )
-from relkit.launch.job.exit_barrier import ended_key, wait_by_notes, wait_for_others
 from relkit.launch.job.exit_status import exit_status, how_rank_ended, peek_exit
 from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.looks import Looks
@@ -50,12 +50,7 @@ from relkit.launch.job.sealed_rendezvous import SealedBackend, seal
 from relkit.launch.job.session_key import SecretMismatch, agree
 from relkit.launch.job.settings import ExitStatus, JobAborted, LocalRank
 from relkit.launch.job.static_meetings import StaticMeetings
-from relkit.launch.job.worker_ends import (
-    ends_now,
-    look_first,
-    settle,
-    worker_files,
-)
+from relkit.launch.job.worker_ends import ends_now, look_first, settle, worker_files
 from relkit.launch.job.worker_shutdown import shut_down
 from relkit.launch.live_observer import live_observer, seen_environment
 from relkit.launch.netcheck.node_info import holds_store, own_address, store_endpoint
@@ -130,10 +125,10 @@ class MonitoredAgent(LocalElasticAgent):
     def _leave_ended_note(self) -> None:
         notes = self._end_notes
         try:
-            notes.put(ended_key(notes.node), b"1")
+            notes.put(exit_barrier.ended_key(notes.node), b"1")
             self._meetings.close()
             if notes.nodes > 1 and holds_store(self._worker_group.store):
-                ended = [ended_key(node) for node in range(notes.nodes)]
+                ended = [exit_barrier.ended_key(node) for node in range(notes.nodes)]
                 wait_for_notes(notes, ended, STAY_S)
         except ExchangeBroken:
             return
@@ -142,12 +137,12 @@ class MonitoredAgent(LocalElasticAgent):
         # torch's keeps its connection busy: where that is the only one, no note gets through.
         store: Any = self._worker_group.store
         if self._end_notes.nodes == 1 or (not self._session and can_connect_again(store)):
-            wait_for_others(super()._exit_barrier, self._end_notes)
+            exit_barrier.wait_for_others(super()._exit_barrier, self._end_notes)
             return
         # Read by torch's health check.
         self._in_exit_barrier = True
         try:
-            wait_by_notes(self._end_notes, self._exit_barrier_timeout)
+            exit_barrier.wait_by_notes(self._end_notes, self._exit_barrier_timeout)
         finally:
             self._in_exit_barrier = False
 
@@ -252,7 +247,8 @@ class MonitoredAgent(LocalElasticAgent):
         mailbox = links.begin(self._link_rendezvous(worker_group))
         straggler_mailbox = self._mailbox(worker_group, "straggler-")
         observer = live_observer(job_dir, sockets, self.services.monitor, world_size)
-        deaths = self._deaths = HostDeaths(self._worker_files)
+        notes = None if sockets is None else sockets.path
+        deaths = self._deaths = HostDeaths(self._worker_files, notes=notes)
         with added_environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
         self._started = True
@@ -331,6 +327,10 @@ class MonitoredAgent(LocalElasticAgent):
     def _link_rendezvous(self, worker_group: WorkerGroup) -> LinkRendezvous:
         mailbox = self._mailbox(worker_group, "links-")
         return LinkRendezvous(mailbox, partial(self._own_address, worker_group), self._session)
+
+    def leave_store(self) -> None:
+        """The job has succeeded, and nothing else uses the store; see exit_barrier.leave_store."""
+        exit_barrier.leave_store(self._end_notes, is_host=holds_store(self._worker_group.store))
 
     def close_links(self) -> None:
         """Leave the other launchers; the monitor has ended."""

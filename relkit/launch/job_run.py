@@ -221,7 +221,15 @@ def run_job(
         if slots is not None:
             with suppress(SignalException):  # asked again to end: the checkpoint before stays
                 watched.take("flash checkpoint", slots.close, None)
+    _leave_store(made)
     return 0
+
+
+def _leave_store(made: Sequence[MonitoredAgent]) -> None:
+    # A signal that comes now changes nothing any more: the job has succeeded.
+    with suppress(SignalException):
+        for agent in made:
+            agent.leave_store()
 
 
 def _saved(made: Sequence[MonitoredAgent], persist: PersistHost | None) -> int:

@@ -15,6 +15,7 @@ from relkit.post_mortem.kernel_lines import relevant
 from relkit.post_mortem.kernel_log import KernelLog, read_kernel_log
 from relkit.post_mortem.memory_cgroup import MemoryCgroups
 from relkit.post_mortem.model import MAX_LINES, DeathEvidence, safe_lines
+from relkit.post_mortem.raised_note import raised_note
 from relkit.process.procfs import has_kernels_pids
 from relkit.text.foreign_json import parse_json
 
@@ -78,12 +79,14 @@ class HostDeaths:
         files: of each worker by rank, as far as there are some.
         cgroups: where processes run; kernel_log: reads the log.
         kernels_pids: the log has the same process ids as this host.
+        notes: the folder where ranks leave word of the exceptions that end them; None for none.
     """
 
     files: Callable[[], Mapping[int, WorkerFiles]]
     cgroups: MemoryCgroups = field(default_factory=MemoryCgroups)
     kernel_log: Callable[[], KernelLog] = read_kernel_log
     kernels_pids: bool = field(default_factory=has_kernels_pids)
+    notes: Path | None = None
     _began_unix_s: float = field(default_factory=time.time)
     _newest_us: int = -1
     _problem: str = ""
@@ -109,6 +112,7 @@ class HostDeaths:
         new = () if self._problem else log.after(self._newest_us)
         files = self.files().get(rank, WorkerFiles())
         output, source = last_output(files.stderr, files.errors)
+        note = raised_note(self.notes, pid)
         core = None
         if dumped_core(pid):
             core = find_core(pid, (Path.cwd(),), self._began_unix_s - _CORE_SLACK_S)
@@ -121,6 +125,9 @@ class HostDeaths:
             kernel_log=self._problem or log.problem or ("" if self.kernels_pids else _OTHER_PIDS),
             output=output,
             output_source=source,
+            raised=note.error,
+            raised_at=note.place,
+            raised_unix_s=note.unix_s,
             core="" if core is None else str(core),
         )
 

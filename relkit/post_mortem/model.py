@@ -31,6 +31,9 @@ class DeathEvidence:
         output_source: the file that they are from; "" where there is none.
         core: the core file; "" for none.
         core_stack: innermost frames of the thread that crashed, from the core file.
+        raised: the exception that ended its script ("ValueError: bad batch"), where it has left
+            word of that; "" otherwise. raised_at: FILE:LINE where it was raised.
+        raised_unix_s: when it ended the script, Unix time, s; 0 where not known.
     """
 
     cgroup: str = ""
@@ -43,6 +46,9 @@ class DeathEvidence:
     output_source: str = ""
     core: str = ""
     core_stack: tuple[str, ...] = ()
+    raised: str = ""
+    raised_at: str = ""
+    raised_unix_s: float = 0.0
 
 
 def safe_line(text: str) -> str:
@@ -71,6 +77,9 @@ def evidence_from_json(plain: object) -> DeathEvidence | None:
         kernel_log=_text(plain, "kernel_log"),
         output=safe_lines(plain.get("output")),
         output_source=_text(plain, "output_source"),
+        raised=_text(plain, "raised"),
+        raised_at=_text(plain, "raised_at"),
+        raised_unix_s=_seconds(plain, "raised_unix_s"),
         core=_text(plain, "core"),
         core_stack=safe_lines(plain.get("core_stack")),
     )
@@ -79,6 +88,11 @@ def evidence_from_json(plain: object) -> DeathEvidence | None:
 def _text(plain: Mapping[str, Any], name: str) -> str:
     value = plain.get(name)
     return safe_line(value) if isinstance(value, str) else ""
+
+
+def _seconds(plain: Mapping[str, Any], name: str) -> float:
+    value = plain.get(name)
+    return value if isinstance(value, float) and 0 <= value < _MAX_BYTES else 0.0
 
 
 def _number(plain: Mapping[str, Any], name: str) -> int | None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 
 from relkit.checkpoint.torch_file import read_plain
+from relkit.errors import BadInputFile
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
@@ -33,3 +36,88 @@ def test_what_a_program_lets_through_by_itself_is_left_as_it_is(tmp_path: Path) 
     finally:
         torch.serialization.clear_safe_globals()
         torch.serialization.add_safe_globals(before)
+
+
+class Told:
+    """Pickles as a call of a function, and a state."""
+
+    def __init__(self, function: Any, arguments: tuple[Any, ...], *state: Any) -> None:  # noqa: ANN401
+        self.told = (function, arguments, *state)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.told
+
+
+def array_of(dtype: object, data: object = b"\0" * 8, shape: object = (1,)) -> Told:
+    told: Any = np.zeros(1).__reduce__()
+    function, arguments, state = told
+    return Told(function, arguments, (state[0], shape, dtype, False, data))
+
+
+def dtype_of(*state: object, code: object = "f8") -> Told:
+    return Told(np.dtype, (code, False, True), *([state] if state else []))
+
+
+HOSTILE = {
+    "flags of objects": array_of(dtype_of(3, "<", None, None, None, -1, -1, 63)),
+    "one flag": array_of(dtype_of(3, "<", None, None, None, -1, -1, 1)),
+    "another size": array_of(dtype_of(3, "<", None, None, None, 1 << 20, 1, 0, code="f8")),
+    "fields": array_of(dtype_of(3, "<", None, ("a",), {"a": (dtype_of(), 0)}, 8, 1, 0)),
+    "no state of a type": array_of(dtype_of(3)),
+    "an unknown order": array_of(dtype_of(3, "?", None, None, None, -1, -1, 0)),
+    "objects": array_of(dtype_of(code="O8"), ["x"]),
+    "any bytes": array_of(dtype_of(code="V8")),
+    "fields by name": array_of(dtype_of(code=[("a", "O")])),
+    "a list for numbers": array_of(dtype_of(), [1.0]),
+    "too few bytes": array_of(dtype_of(), b"\0" * 7),
+    "another shape": array_of(dtype_of(), shape=(1 << 40,)),
+    "no data type": array_of("f8"),
+    "a large array by its class": Told(np.ndarray, ((1 << 40,),)),
+    "a number of objects": Told(np.float64(1).__reduce__()[0], (dtype_of(code="O8"), b"\0" * 8)),
+    "two numbers in one": Told(np.float64(1).__reduce__()[0], (dtype_of(), b"\0" * 16)),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_no_array_is_made_of_what_a_pickle_says_of_a_data_type(tmp_path: Path, case: str) -> None:
+    path = tmp_path / "a.pt"
+    torch.save({"x": HOSTILE[case]}, path)
+    with pytest.raises(BadInputFile, match=r"not a checkpoint|refused"):
+        read_plain(path, arrays=True)
+
+
+def test_a_data_type_of_its_own_flags_is_never_made(tmp_path: Path) -> None:
+    path = tmp_path / "a.pt"
+    torch.save({"x": dtype_of(3, "<", None, None, None, -1, -1, 63)}, path)
+    with pytest.raises(BadInputFile, match="a data type that is not numpy's own"):
+        read_plain(path, arrays=True)
+    assert not np.dtype("f8").hasobject
+
+
+@pytest.mark.parametrize("code", "?bBhHiIlLefdFD")
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_arrays_of_numbers_come_back_as_they_were(
+    tmp_path: Path, code: str, order: Literal["<", ">"]
+) -> None:
+    path = tmp_path / "a.pt"
+    array = np.arange(6).astype(np.dtype(code).newbyteorder(order)).reshape(2, 3)
+    shared = [array, {"in": (array, array.dtype, array[1, 1])}]
+    shared.append(shared)
+    plain = {
+        "c": array, "fortran": np.asfortranarray(array), "none": array[:0], "one": array[0, 0],
+        "scalar": np.array(array[1, 2]), "args": Namespace(a=array, b=3), "all": shared,
+        "tensor": torch.arange(3), "plain": (1, "x", b"y", None), "bytes": b"",
+    }  # fmt: skip
+    torch.save(plain, path)
+    read = read_plain(path, arrays=True)
+    for name in ("c", "fortran", "none", "scalar", "one"):
+        assert type(read[name]) is type(plain[name])
+        assert read[name].dtype == plain[name].dtype
+        np.testing.assert_array_equal(read[name], plain[name])
+    assert read["c"].flags.writeable
+    assert read["all"][2] is read["all"]
+    assert read["all"][0] is read["all"][1]["in"][0]
+    assert read["all"][1]["in"][1] == array.dtype
+    assert read["args"].a is read["c"]
+    assert (read["plain"], read["bytes"]) == (plain["plain"], b"")
+    assert torch.equal(read["tensor"], torch.arange(3))

@@ -134,7 +134,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=
         )
         # No cgroup is used (see the plugins above), but slurmd wants its plugin to load.
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n", encoding="utf-8")
-        for tool in ("srun", "sinfo", "salloc", "scontrol", "squeue"):
+        for tool in ("srun", "sbatch", "scancel", "sinfo", "salloc", "scontrol", "squeue"):
             wrapper = folder / "bin" / tool
             wrapper.write_text(
                 f'#!/bin/sh\nexec {" ".join(self.hosts.prefix)} /usr/bin/{tool} "$@"\n',

@@ -21,6 +21,7 @@ from relkit.launch.hang.timeline import OWN_FILES
 from tests.cluster.conftest import ENDLESS, EXAMPLE, Done, Start, Started, report_of, starter
 from tests.patience import PATIENCE
 
+EXIT_CODES = Path(__file__).parents[2] / "docs" / "exit-codes.md"
 pytestmark = pytest.mark.job
 
 
@@ -221,7 +222,14 @@ def test_the_kill_switch(start: Start, tmp_path: Path) -> None:
     assert "the hook is off" in done.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        signal.SIGINT,
+        *(pytest.param(n, marks=pytest.mark.long) for n in (signal.SIGHUP, signal.SIGQUIT)),
+    ],
+)
 def test_signals_end_the_job(start: Start, tmp_path: Path, number: signal.Signals) -> None:
     script = tmp_path / "wait.py"
     script.write_text("import signal\nprint('ready', flush=True)\nsignal.pause()\n")
@@ -231,6 +239,7 @@ def test_signals_end_the_job(start: Start, tmp_path: Path, number: signal.Signal
     job.process.send_signal(number)
     done = job.wait(30)
     assert done.code == 128 + number
+    assert f"\n| {done.code} |" in EXIT_CODES.read_text()
     # torch kills workers that no signal has reached after 30 s: here they are reached.
     assert time.monotonic() - signalled_s < 30
     assert "capturing" not in done.err

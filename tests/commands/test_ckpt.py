@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -158,3 +161,70 @@ def test_a_folder_without_checkpoints_is_named(
     assert run(["ckpt", "verify", str(tmp_path)]) == 3
     assert "is not a folder of checkpoints" in capsys.readouterr().err
     assert run(["ckpt", "verify", str(tmp_path / "nowhere")]) == 2
+
+
+@contextmanager
+def ordinary_user() -> Iterator[None]:
+    """The test is nobody, where it was root: what others may not read, it may not."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+def unreadable_run(root: Path, named: Path, mode: int, command: str) -> tuple[int | None, str]:
+    """Exit code and words of a command on a folder, of which a part has that mode."""
+    for path in (*root.parents[:2], root, *root.rglob("*")):
+        path.chmod(0o755)
+    before = named.stat().st_mode
+    named.chmod(mode)
+    try:
+        with ordinary_user():
+            done = CliRunner().invoke(cli, ["ckpt", command, str(root)], standalone_mode=False)
+    finally:
+        named.chmod(before)
+    error = "" if done.exception is None else f"{done.exception}"
+    code = getattr(done.exception, "exit_code", None) if done.exception else done.return_value
+    return code, done.stdout + done.stderr + error
+
+
+@pytest.mark.parametrize("command", ["verify", "inspect"])
+@pytest.mark.parametrize("mode", [0o000, 0o444, 0o311])
+def test_a_folder_that_cannot_be_read_is_not_said_to_be_missing(
+    root: Path, command: str, mode: int
+) -> None:
+    code, said = unreadable_run(root, root, mode, command)
+    assert f"cannot read {root}: Permission denied" in said
+    assert "does not exist" not in said
+    assert code == 3
+
+
+def test_nor_is_one_that_lies_in_such_a_folder(root: Path) -> None:
+    inner = root / "iter_0000005"
+    root.chmod(0o700)
+    with ordinary_user():
+        done = invoke("verify", str(inner))
+    assert "cannot read" in f"{done.exception}"
+    assert "does not exist" not in f"{done.exception}"
+
+
+@pytest.mark.parametrize("part", ["", "manifest.json", "mp_rank_00/model_optim_rng.pt"])
+def test_an_iteration_that_cannot_be_read_is_not_said_to_be_damaged(root: Path, part: str) -> None:
+    code, said = unreadable_run(root, root / "iter_0000005" / part, 0o000, "verify")
+    assert "iter_0000005 cannot be checked" in said
+    assert "Permission denied" in said
+    assert "damaged" not in said
+    assert "has no manifest" not in said
+    assert "iter_0000010 is whole" in said
+    assert code == 3
+
+
+def test_a_folder_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    for path, words in ((tmp_path / "none", "does not exist"), (tmp_path / "file", "is a file")):
+        (tmp_path / "file").touch()
+        result = CliRunner().invoke(cli, ["ckpt", "verify", str(path)])
+        assert (result.exit_code, words in result.output) == (2, True)

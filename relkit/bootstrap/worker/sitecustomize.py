@@ -1,5 +1,6 @@
 """Runs in a worker before its own code: reports garbage collections and waits for input.
 
+It leaves word of the exception that ended the script, which the launcher then names.
 It notes what the rank imports, where warm standbys are wanted (relkit_import_notes).
 A rank also asks the kernel to end it with its launcher, so that none is left behind. Where the hook
 cannot see its collectives, it has torch's worker server answer the launcher.
@@ -11,6 +12,7 @@ time to import is left alone: this runs at the start of every Python in the job.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -24,9 +26,13 @@ _PID = os.getpid()
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _MIN_GC_NS, _MIN_INPUT_NS = 1_000_000, 10_000
 _ANSWER_S = 1.0
+_MAX_MESSAGE = 2000
+# What can be put into words without running code of the script's.
+_PLAIN = (str, int, float, bool, bytes, type(None))
 _gc_began = [0]
 _marks: dict[str, Any] = {}
 _servers: list[Any] = []
+_raised_file = b"%s/%d.raised" % (os.environb.get(b"RELKIT_SOCKET_DIR", b""), _PID)
 
 
 def _mark(kind: str, start_ns: int, end_ns: int) -> None:
@@ -109,7 +115,6 @@ def _is_server_wanted(module: Any) -> bool:  # noqa: ANN401
 
 
 def _serve() -> None:
-    import atexit
     import ctypes
 
     path = os.path.join(os.environ["RELKIT_SOCKET_DIR"], f"{_name()}.sock")  # noqa: PTH118
@@ -144,6 +149,85 @@ def _answers(path: str) -> bool:
             return bool(connection.recv(1))
     except OSError:
         return False
+
+
+def _note_exception() -> None:
+    """Leave word of the exception that ended the script, which Python keeps when it has printed it.
+
+    Nothing stands in the script's way for that, nor in the place of sys.excepthook. No code of the
+    script's is run either: not that which puts an exception of its own into words.
+    """
+    try:
+        error, traceback = getattr(sys, "last_value", None), getattr(sys, "last_traceback", None)
+        if os.getpid() == _PID and error is not None and _ended_the_script(error, traceback):
+            fields = (_in_words(error), _place(error, traceback))
+            data = "\0".join(fields).encode("utf-8", "backslashreplace")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(_raised_file, flags, 0o600)
+            try:
+                os.write(descriptor, data)
+            finally:
+                os.close(descriptor)
+    except Exception:  # noqa: BLE001, S110  whatever it is, the script ends as it would
+        pass
+
+
+def _ended_the_script(error: object, traceback: Any) -> bool:  # noqa: ANN401
+    """It has left the main module; others, of callbacks from C, are printed and forgotten."""
+    if traceback is None:
+        return issubclass(type(error), SyntaxError)
+    frame = traceback.tb_frame
+    variables = frame.f_globals
+    if variables.get("__name__") == "runpy":
+        return bool(frame.f_code.co_name == "_run_module_as_main")
+    is_main = variables is _main_variables()
+    return is_main and bool(frame.f_code.co_name == "<module>")
+
+
+def _main_variables() -> object:
+    """The variables of the script."""
+    return object.__getattribute__(sys.modules["__main__"], "__dict__")
+
+
+def _in_words(error: object) -> str:
+    """As the last line of a traceback: `ValueError: bad batch`, of the message the first line."""
+    kind = type(error)
+    module = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
+    lines = [line.strip() for line in _message(error)[:_MAX_MESSAGE].split("\n")]
+    first = next(filter(None, lines), "")
+    return f"{module}{kind.__qualname__}" + (f": {first}" if first else "")
+
+
+def _message(error: Any) -> str:  # noqa: ANN401
+    """What the exception says, where Python's own code puts that together of plain values."""
+    kind = type(error)
+    if issubclass(kind, SyntaxError):
+        told = _of(SyntaxError, "msg", error)
+        return told if type(told) is str else ""
+    parts = [*_of(BaseException, "args", error)]
+    if issubclass(kind, OSError):
+        parts += [_of(OSError, "filename", error), _of(OSError, "filename2", error)]
+    if issubclass(kind, ImportError):
+        parts.append(_of(ImportError, "msg", error))
+    owner = getattr(kind.__str__, "__objclass__", None)
+    is_known = owner is not None and owner.__module__ == "builtins"
+    return str(error) if is_known and all(type(part) in _PLAIN for part in parts) else ""
+
+
+def _of(kind: Any, name: str, error: object) -> Any:  # noqa: ANN401
+    """An attribute as Python's own exception has it, whatever a class below makes of the name."""
+    return kind.__dict__[name].__get__(error)
+
+
+def _place(error: Any, traceback: Any) -> str:  # noqa: ANN401
+    """FILE:LINE where it was raised; of a script that is no Python, where it ceases to be."""
+    if issubclass(type(error), SyntaxError):
+        file, line = _of(SyntaxError, "filename", error), _of(SyntaxError, "lineno", error)
+        if type(file) is str and type(line) is int:
+            return f"{file}:{line}"
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"
 
 
 class _Finder:
@@ -249,6 +333,8 @@ def _begin() -> None:
         finders.insert(0, _Finder("torch.utils.data.dataloader", _watch_loader))
     if b"RELKIT_SOCKET_DIR" in environ:
         finders.insert(0, _Finder("torch.distributed.distributed_c10d", _serve_with_groups))
+        # The first to be registered is the last to be called: it changes nothing for the others.
+        atexit.register(_note_exception)
 
 
 def _import_notes() -> Any:  # noqa: ANN401

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from relkit.hang.deaths import died
+from relkit.hang.deaths import died, is_before_first_step
 from relkit.hang.model import RankView
 from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.state_source import Occasion
@@ -21,6 +22,9 @@ from relkit.stacks.model import RankDump
 if TYPE_CHECKING:
     from relkit.hang.suspicion.watch import Turn
 
+# How far apart ranks fail of what all of them meet as they begin.
+ALIKE_S = 1.0
+_LOOK_S = 0.05
 # The launcher takes them several times a second.
 MAX_TURNS = 256
 
@@ -65,6 +69,24 @@ class WatchedAttempt:
         self.observer.look_closely(occasion)
         return self.local_views(recent=True)
 
+    def with_others_that_fail(
+        self, views: Sequence[RankView], timeout_s: float = ALIKE_S
+    ) -> tuple[RankView, ...]:
+        """The same local ranks, once the others had time to fail as the first one did.
+
+        What is wrong before the first step is most often wrong for all of them.
+        """
+        end_s = time.monotonic() + timeout_s
+        while (
+            any(died(view) and (view.exit_code or 0) > 0 for view in views)
+            and any(view.alive for view in views)
+            and is_before_first_step(views)
+            and time.monotonic() < end_s
+        ):
+            time.sleep(_LOOK_S)
+            views = self.local_views(recent=True)
+        return tuple(views)
+
     def with_ends(self, views: Sequence[RankView]) -> tuple[RankView, ...]:
         """The same local ranks, those that have ended since seen once more: how, and what at last.
 
@@ -87,7 +109,11 @@ class WatchedAttempt:
     def _with_death(self, view: RankView) -> RankView:
         if not died(view):
             return view
-        return replace(view, death=self.deaths.evidence(view.rank, view.pid))
+        death = self.deaths.evidence(view.rank, view.pid)
+        if death.raised:
+            failed_unix_s = death.raised_unix_s or view.failed_unix_s
+            return replace(view, death=death, error=death.raised, failed_unix_s=failed_unix_s)
+        return replace(view, death=death)
 
     def with_core_stacks(self, views: Sequence[RankView], timeout_s: float) -> tuple[RankView, ...]:
         """The same views, with the stack from the first core file that there is.

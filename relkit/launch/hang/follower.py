@@ -144,6 +144,8 @@ class WatchFollower:
         # The leader gives a hang more time than a failure, which a restart waits for.
         is_hang = deadline_s > incident.FAILURE_CAPTURE_S
         local = self._attempt.closer_views(local, Occasion.HANG if is_hang else Occasion.FAILURE)
+        if not is_hang:
+            local = self._attempt.with_others_that_fail(local)
         dumps = self._attempt.capture(
             local,
             deadline_s,

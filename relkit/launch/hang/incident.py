@@ -54,6 +54,8 @@ class IncidentResult:
     def sentence(self) -> str:
         """The verdict in one line, for the other nodes' logs."""
         network = f"; {self.verdict.network}" if self.verdict.network else ""
+        if self.verdict.all_alike:
+            return self.verdict.inconclusive
         if not self.verdict.culprits:
             return f"no rank could be identified as the cause{network}"
         first = self.verdict.culprits[0]

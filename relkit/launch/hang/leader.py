@@ -212,9 +212,12 @@ class WatchLeader:
             local = attempt.local_views(recent=True)
         occasion = Occasion.FAILURE if on_hang is None else Occasion.HANG
         local = attempt.closer_views(local, occasion)
+        if on_hang is None:
+            local = attempt.with_others_that_fail(local)
         world_size = attempt.world_size_of((*local, *remote))
         deadline_s = incident.FAILURE_CAPTURE_S if on_hang is None else incident.HANG_CAPTURE_S
-        self._log(f"{trigger}; capturing all ranks")
+        if attempt.mailbox.nodes > 1 or any(view.alive for view in local):
+            self._log(f"{trigger}; capturing all ranks")
         number = self._incident
         self._incident += 1
         is_sample = not alone and self._is_large

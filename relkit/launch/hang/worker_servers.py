@@ -202,9 +202,11 @@ class WorkerServers:
         """Their recorders' dumps; which handler a server has is asked once."""
         unasked = {rank: path for rank, path in sockets.items() if path not in self._handlers}
         failures: dict[int, str] = {}
+        ended: set[int] = set()
         if unasked:
             listed = ask(unasked, _HANDLERS, deadline_s)
             failures |= listed.failures
+            ended |= listed.ended
             for rank, body in listed.bodies.items():
                 names = body.decode("utf-8", "replace")
                 handler = next((name for name in _RECORDERS if f'"{name}"' in names), "")
@@ -213,7 +215,6 @@ class WorkerServers:
                 else:
                     failures[rank] = "its torch has none to ask for"
         bodies: dict[int, bytes] = {}
-        ended: set[int] = set()
         for handler in _RECORDERS:
             mine = {r: path for r, path in sockets.items() if self._handlers.get(path) == handler}
             if mine:
@@ -233,7 +234,8 @@ class WorkerServers:
         lasting = {
             rank: why
             for rank, why in failures.items()
-            if closely or self._failed[rank] >= _LOST_AFTER
+            # Of one that ends there is nothing to read, whoever looks how closely.
+            if (closely and rank not in self._ended) or self._failed[rank] >= _LOST_AFTER
         }
         for why in dict.fromkeys(lasting.values()):
             if why not in self._reported:

@@ -5,16 +5,40 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
-from relkit.launch.job.exchange import ExchangeBroken, Mailbox
+from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_notes
 
 _LOOK_S = 0.2
+# The longest that the host of the store stays for launchers that are slower to leave.
+_STAY_S = 5.0
 _ALL_DONE = "done/all"
 
 
 def ended_key(node: int) -> str:
     """The name of the note that a node leaves when the job has failed there."""
     return f"ended/{node}"
+
+
+def leave_store(notes: Mailbox, *, is_host: bool) -> None:
+    """Of a job that has succeeded, let the launcher that hosts the store be the last to end.
+
+    torch's client prints a page of C++ frames about each call to a store that has gone.
+
+    Args:
+        notes: this is the last call of all others to them.
+        is_host: this launcher hosts the store.
+    """
+    others = [_left_key(node) for node in range(notes.nodes) if node != notes.node]
+    if is_host:
+        wait_for_notes(notes, others, _STAY_S)
+    elif others:
+        with suppress(ExchangeBroken):
+            notes.put(_left_key(notes.node), b"1")
+
+
+def _left_key(node: int) -> str:
+    return f"left/{node}"
 
 
 def wait_for_others(barrier: Callable[[], None], notes: Mailbox) -> None:

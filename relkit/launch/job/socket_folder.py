@@ -1,4 +1,7 @@
-"""The folder of the sockets over which workers answer their launcher; only this user gets in."""
+"""The folder where workers answer their launcher by sockets, and leave it notes of their ends.
+
+Only this user gets in.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 
 from relkit.files.private_file import is_private_folder, open_private
 from relkit.launch.job.settings import Log
+from relkit.post_mortem.raised_note import SUFFIX
 
 SOCKET_DIR = "RELKIT_SOCKET_DIR"
 # The user's own word: 0 for never, 1 for always.
@@ -62,8 +66,8 @@ class SocketFolder:
             return {}
         if self._folder is not None:
             # Workers that were killed have left theirs, and a process of the same number could not
-            # listen there.
-            for left in self._folder.glob("*.sock"):
+            # listen there, nor leave a note of its own.
+            for left in (*self._folder.glob("*.sock"), *self._folder.glob(f"*{SUFFIX}")):
                 with suppress(OSError):
                     left.unlink()
         else:

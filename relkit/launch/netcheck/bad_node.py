@@ -14,7 +14,7 @@ from relkit.process.held_signals import signals_held
 HOOK_S = 30.0
 _REAP_S = 5.0
 _RECIPES = (
-    "kubectl taint nodes {node} relkit/network-check=failed:NoSchedule",
+    "kubectl taint --overwrite nodes {node} relkit/network-check=failed:NoSchedule",
     "scontrol update NodeName={node} State=DRAIN Reason=relkit-network-check",
 )
 

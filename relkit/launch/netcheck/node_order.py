@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import re
 import socket
 from collections.abc import Collection, Sequence
@@ -20,14 +22,27 @@ _IPV4 = re.compile(r"[0-9.]+")
 
 
 def own_names() -> frozenset[str]:
-    """What this host may be called in a topology file: its names, and its addresses."""
-    host = socket.gethostname()
+    """What this host may be called in a topology file: its names, and its addresses.
+
+    A pod has an address of its own, and is told that of its host by NODE_IP.
+    """
+    host, of_pods_host = socket.gethostname(), os.environ.get("NODE_IP", "").strip()
     names = {node_name(), host, host.partition(".")[0]}
+    if _is_address(of_pods_host):
+        names.add(of_pods_host)
     for addresses in psutil.net_if_addrs().values():
         for address in addresses:
             if address.family in (socket.AF_INET, socket.AF_INET6):
                 names.add(address.address.partition("%")[0])
     return frozenset(name for name in names if name and not _is_every_host(name))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_every_host(name: str) -> bool:

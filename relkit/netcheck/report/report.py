@@ -66,7 +66,9 @@ def net_report(
     findings += transient_slowdown_finding(verdict)
     findings += size_findings(result)
     findings.append(_coverage(result, verdict))
-    if not any(f.status in (Status.FAIL, Status.UNKNOWN) for f in findings):
+    # Nodes of one machine are not compared: nothing is known of how they compare.
+    is_good = not any(f.status in (Status.FAIL, Status.UNKNOWN) for f in findings)
+    if is_good and not result.one_host:
         findings.append(_healthy(result))
     findings.sort(key=lambda finding: _ORDER.index(finding.status))
     return Report(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -54,3 +55,43 @@ def test_a_node_that_is_done_does_not_wait_for_one_that_failed(
     # torch's own barrier waits 300 s.
     finished = done.wait()
     assert finished.code == 0, finished.err
+
+
+# A launcher that is slow to leave: what it still asks the store for comes late.
+_LATE = """
+import sys, time
+import torch.distributed.elastic.rendezvous.dynamic_rendezvous as torchs
+leave = torchs.DynamicRendezvousHandler.shutdown
+def shutdown(self):
+    time.sleep(1.5)
+    return leave(self)
+torchs.DynamicRendezvousHandler.shutdown = shutdown
+from relkit.cli import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+@pytest.mark.long
+def test_a_good_job_ends_without_a_word_of_torchs(
+    start: Start, tmp_path: Path, free_port: int
+) -> None:
+    script, late = tmp_path / "rank.py", tmp_path / "late.py"
+    script.write_text(_RANK)
+    late.write_text(_LATE)
+    jobs = []
+    for node in range(2):
+        program = (sys.executable, str(late)) if node else ()
+        jobs.append(
+            start(
+                "launch", "--nnodes", "2", "--rdzv-backend", "c10d",
+                "--rdzv-id", f"good-{os.getpid()}", "--rdzv-endpoint", f"127.0.0.1:{free_port}",
+                "--nproc-per-node", "1", "--timeline-path", tmp_path / f"t{node}", script,
+                program=program,
+            )
+        )  # fmt: skip
+        # The first node to start hosts the store.
+        until(lambda: listens(free_port), *jobs)
+    for done in [job.wait() for job in jobs]:
+        assert done.code == 0, done.err
+        assert "frame #" not in done.err
+        assert "TCPStore" not in done.err

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from relkit.hang.deaths import collateral, ended_from_outside, oom_killed, primary_deaths
-from relkit.hang.model import RankView
+from relkit.findings import Finding
+from relkit.hang.attribute import attribute
+from relkit.hang.deaths import (
+    collateral,
+    ended_from_outside,
+    failed_alike,
+    oom_killed,
+    primary_deaths,
+)
+from relkit.hang.model import JobView, RankView
+from relkit.hang.report import hang_report, headline
+from relkit.hook.model import Communicator
 from relkit.post_mortem.model import DeathEvidence
 from tests.unit.hang.hang_builders import op, state, view
 
@@ -167,3 +180,114 @@ def test_nobody_is_named_where_all_are_consequences_or_normal_ends() -> None:
 def test_a_known_cause_outranks_an_unknown_one() -> None:
     assert first(dead(0, None), dead(1, -11)) == [1]
     assert first(dead(0, None), dead(1, 1, end="failed")) == [0]
+
+
+def raiser(
+    rank: int,
+    error: str,
+    at: str = "/job/train.py:3",
+    code: int = 1,
+    **more: Any,  # noqa: ANN401
+) -> RankView:
+    """A rank that has left word of the exception that ended it, before its first step."""
+    place = DeathEvidence(raised=error, raised_at=at)
+    none = state(rank, WORLD, groups=[Communicator(0, rank, WORLD, "0", seq=-1)])
+    return view(rank, WORLD, alive=False, exit_code=code, error=error, death=place,
+                **{"hook": none, **more})  # fmt: skip
+
+
+def world(made: Callable[[int], RankView]) -> list[RankView]:
+    return [made(rank) for rank in range(WORLD)]
+
+
+LOST = "RuntimeError: Connection closed by peer"
+ALIKE: dict[str, tuple[list[RankView], str]] = {
+    "the same": (world(lambda rank: raiser(rank, "ModuleNotFoundError: No module named 'x'")),
+        "raised ModuleNotFoundError: No module named 'x' at /job/train.py:3"),
+    "at the same place": (world(lambda rank: raiser(rank, f"ValueError: bad batch {rank}")),
+        "raised ValueError at /job/train.py:3 (rank 0: bad batch 0)"),
+    "without words": (world(lambda rank: raiser(rank, "AssertionError")),
+        "raised AssertionError at /job/train.py:3"),
+    "ended by torch on the way": (world(lambda r: raiser(r, "KeyError: 1", code=-15 if r else 1)),
+        "raised KeyError: 1 at /job/train.py:3"),
+    "aborted on the way": (world(lambda r: raiser(r, "KeyError: 1", code=-6 if r else 1)),
+        "raised KeyError: 1 at /job/train.py:3"),
+    "no way to the store": (world(lambda r: raiser(r, "torch.DistStoreError: timed out after 9 s")),
+        "raised torch.DistStoreError: timed out after 9 s at /job/train.py:3"),
+    "wrong options": (world(lambda r: dead(r, 2)), "exited with code 2"),
+    "without recorders": (world(lambda r: replace(dead(r, 2), hook=None)), "exited with code 2"),
+    "another place": (world(lambda r: raiser(r, "ValueError: x", f"/job/train.py:{r}")), ""),
+    "another kind": (world(lambda r: raiser(r, "KeyError: 1" if r else "ValueError: 1")), ""),
+    "one lost its peer": (world(lambda r: raiser(r, LOST if r else "RuntimeError: bad")), ""),
+    "one lives": ([*world(lambda r: raiser(r, "ValueError: x"))[1:], view(0, WORLD)], ""),
+    "one is not known": ([*world(lambda r: raiser(r, "ValueError: x"))[1:],
+        view(0, WORLD, alive=False, absent_reason="silent")], ""),
+    "one left no word": ([dead(0, 1), *world(lambda r: raiser(r, "ValueError: x"))[1:]], ""),
+    "other codes": (world(lambda r: dead(r, 2 + r)), ""),
+    "all killed": (world(lambda r: dead(r, -9)), ""),
+    "all done": (world(lambda r: dead(r, 0)), ""),
+    "codes of victims": (world(lambda r: dead(r, 1, end="failed" if r else "host")), ""),
+    "alone": ([raiser(0, "ValueError: x")], ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_ranks_that_fail_alike_are_told_from_one_that_takes_others_down(case: str) -> None:
+    views, words = ALIKE[case]
+    assert failed_alike(views) == words
+
+
+def test_all_ranks_are_named_for_what_all_of_them_raised() -> None:
+    views = world(lambda rank: raiser(rank, "ModuleNotFoundError: No module named 'x'"))
+    seen = JobView("j", WORLD, tuple(views), 10.0)
+    verdict = attribute(seen)
+    report = hang_report(seen, verdict)
+    (finding,) = report.findings
+    assert finding.id == "RK-DEATH-006"
+    assert finding.title == (
+        "all 4 ranks raised ModuleNotFoundError: No module named 'x' at /job/train.py:3"
+    )
+    assert (verdict.all_alike, headline(verdict)) == (True, finding.title)
+    assert "-1" not in json.dumps([report.to_json()["findings"], report.facts["ranks"]])
+    # Of a sample nothing is known of the rest.
+    assert not attribute(replace(seen, is_sample=True)).all_alike
+
+
+def finding_of(views: list[RankView]) -> Finding:
+    seen = JobView("j", WORLD, tuple(views), 10.0)
+    return hang_report(seen, attribute(seen)).findings[0]
+
+
+def test_some_that_raised_the_same_are_named_together_and_their_victims_are_not() -> None:
+    views = world(
+        lambda r: raiser(r, "ValueError: x" if r < 2 else LOST, f"/job/train.py:{r // 2}")
+    )
+    finding = finding_of(views)
+    assert (finding.id, finding.ranks) == ("RK-HANG-002", "0-1")
+    assert "raised ValueError: x at /job/train.py:0" in finding.title
+    assert "consequences" in finding.advice
+
+
+def test_nobody_is_a_consequence_who_raised_something_else() -> None:
+    errors = ["ValueError: timeout must be above 0", "KeyError: 'x'", LOST, LOST]
+    views = [raiser(rank, error, f"/job/train.py:{rank}") for rank, error in enumerate(errors)]
+    named = attribute(JobView("j", WORLD, tuple(views), 10.0)).culprits
+    assert [culprit.rank for culprit in named] == [0, 1]
+    finding = finding_of(views)
+    assert "ValueError: timeout must be above 0 at /job/train.py:0" in finding.title
+    assert "consequences" not in finding.advice
+
+
+def test_the_first_to_raise_is_named_where_the_others_lose_their_connections() -> None:
+    def made(rank: int) -> RankView:
+        first = rank == 2
+        error = "RuntimeError: CUDA error: an illegal memory access" if first else LOST
+        return raiser(rank, error, f"/job/a.py:{rank if first else 9}",
+                      failed_unix_s=50.0 if first else 50.1)  # fmt: skip
+
+    finding = finding_of(world(made))
+    assert finding.ranks == "2"
+    assert (
+        "raised RuntimeError: CUDA error: an illegal memory access at /job/a.py:2" in finding.title
+    )
+    assert "-1" not in f"{finding.reasons}{finding.evidence}"

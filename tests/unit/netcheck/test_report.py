@@ -262,6 +262,7 @@ def test_agents_on_one_machine_convict_nobody_for_being_slow() -> None:
     assert (verdict.diagnoses, verdict.inconclusive) == ((), ())
     made = net_report(here, verdict, Thresholds())
     assert only(made, "RK-NET-019").status is Status.WARN
+    assert "equally fast" not in " ".join(finding.title for finding in made.findings)
     bounds = Thresholds(min_bandwidth_gbps=5.0)
     assert {c.name for c in judge(here, bounds).diagnoses} == {"n2"}
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from relkit.cli import cli
+from relkit.commands.launch import launch
+from relkit.commands.launch_parts.network_options import order_ranks
 from relkit.errors import UsageProblem
 from relkit.launch.netcheck.node_order import number_in, order_nodes, own_names
 from relkit.topology import parse
@@ -42,6 +45,40 @@ def test_this_hosts_names_are_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> N
     found = own_names()
     assert {"n7", socket.gethostname()} <= found | {"localhost"}
     assert not {"localhost", "127.0.0.1", "::1"} & found
+
+
+@pytest.mark.parametrize("address", ["10.8.0.7", "fd00::7"])
+def test_a_pod_has_the_address_of_its_host_as_well(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("NODE_IP", address)
+    network = parse(f"s1 p 10.8.0.6\ns2 p {address}\n")
+    assert number_in(order_nodes(network, 2, "10.8.0.6"), own_names()) == 1
+
+
+@pytest.mark.parametrize("text", ["", "127.0.0.1", "::1", "a-name", "10.8.0.7; rm", "*"])
+def test_what_is_no_address_of_a_host_is_nobodys(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.delenv("NODE_IP", raising=False)
+    without = own_names()
+    monkeypatch.setenv("NODE_IP", text)
+    assert own_names() == without
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# asw psw node\n", "\ufeff"])
+@pytest.mark.parametrize("line", [["--master-addr", "a"], ["--rdzv-backend", "c10d"]])
+def test_a_file_without_nodes_orders_nothing(tmp_path: Path, text: str, line: list[str]) -> None:
+    file, said = tmp_path / "topology_config", list[str]()
+    file.write_text(text)
+    context = click.Context(launch, obj=None)
+    words = ["--nnodes", "2", *line, "--topology", str(file), __file__]
+    launch.parse_args(context, words)
+    options, _ = context.meta["relkit.launch.torchrun"]
+    before = options.node_rank
+    assert order_ranks(context, options, said.append) is None
+    assert options.node_rank == before
+    assert said == [f"{file} names no node: ranks are given as without --topology"]
 
 
 @pytest.mark.parametrize(
