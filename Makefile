@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test test-all check fresh-check explore audit mutants bench format stress soak gpu-check docs docs-serve clean FORCE
+.PHONY: demo test test-user test-all check fresh-check explore audit mutants bench format stress soak gpu-check docs docs-serve clean FORCE
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
@@ -17,6 +17,10 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.develop
 	tools/debian_packages.sh
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-few} $(BIN)/python -m tools.run_tests $(TESTS)
+
+# As root: the same as an ordinary user, on a copy of the checkout that is the user's own.
+test-user: $(VENV)/.develop
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-few} tools/as_user.sh $(BIN)/python -m tools.run_tests --no-checks $(TESTS)
 
 test-all: $(VENV)/.develop
 	tools/debian_packages.sh
@@ -90,6 +94,8 @@ $(VENV)/.modules: $(BIN)/pip FORCE
 
 $(VENV)/.runtime: $(BIN)/pip $(VENV)/.modules pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
 	tools/check_compiler.sh
+	@# An install of before the distribution had its name has the same modules and the same command.
+	$(BIN)/pip uninstall -qq -y relkit
 	$(BIN)/pip install -q -c constraints.txt -e '.[torch]'
 	touch $@
 

@@ -17,9 +17,8 @@ from relkit.findings import Report
     "--timeline-path",
     type=click.Path(path_type=Path, file_okay=False),
     envvar=["RELKIT_DOCTOR_TIMELINE_PATH", "XPU_TIMER_TIMELINE_PATH"],
-    default=Path("/root/timeline"),
-    show_default=True,
-    help="The folder that a hang's evidence would go to.",
+    help="The folder that a hang's evidence would go to.  [default: as of `relkit launch`: "
+    "/root/timeline, or ~/timeline where that is not writable]",
 )
 @click.option(
     "--timeout",
@@ -31,7 +30,7 @@ from relkit.findings import Report
 )
 @report_options
 def doctor(
-    timeline_path: Path,
+    timeline_path: Path | None,
     timeout_s: float,
     fmt: str | None,
     output: Path | None,

@@ -24,7 +24,8 @@ from relkit.commands.launch_parts.torchrun_command import PARSED, TorchrunComman
 from relkit.config.apply import FILES
 from relkit.errors import UsageProblem
 from relkit.launch.job.on_hang import OnHang
-from relkit.launch.options import check_script, program
+from relkit.launch.options import check_script, is_left_open, program
+from relkit.launch.peers.local_address import settle_local_address
 from relkit.launch.quick_imports import quick_imports
 from relkit.straggler.transport.control_settings import Control, Mode
 from relkit.ttp.actions import Limits
@@ -82,7 +83,9 @@ def launch(
         _check_restart(options, no_hook)
     check_network_options(ctx)
     check_script(options)
+    left_open = is_left_open(options, typed)
     where = meet(options, typed, nodes, spares_of(ctx))
+    unnamed = settle_local_address(options, left_open, spares_of(ctx))
     check_replicas(ctx, options)
     spares = spare_settings(ctx, options)
     secret = take_secret(secret_file, os.environ)
@@ -103,8 +106,8 @@ def launch(
 
     if files := ", ".join(map(str, ctx.meta.get(FILES, ()))):
         log(f"options from {files} apply")
-    if where:
-        log(where)
+    for line in filter(None, (where, unnamed)):
+        log(line)
     ranks = order_ranks(ctx, options, log)
     folder = choose_timeline(timeline_path)
     settings = MonitorSettings(

@@ -12,7 +12,7 @@ import click
 
 from relkit import __version__
 from relkit.command_group import SETTINGS, LazyGroup
-from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError
+from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError, SystemProblem
 from relkit.process.process_exit import leave
 from relkit.process.standard_streams import hold_standard_descriptors
 from relkit.text.nearest import no_such
@@ -176,17 +176,14 @@ def run(argv: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return EXIT_UNKNOWN
-    except RelkitError as error:
-        if os.environ.get("RELKIT_DEBUG") == "1":
-            raise
-        click.echo(f"relkit: {printable(str(error))}", err=True)
-        if error.next_step:
-            click.echo(f"  next: {printable(error.next_step)}", err=True)
-        return error.exit_code
     except BrokenPipeError:
         # The reader of our stdout has gone (`| head`): say nothing, and let nothing flush later.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except (RelkitError, OSError) as error:
+        if os.environ.get("RELKIT_DEBUG") == "1":
+            raise
+        return _said(SystemProblem.of(error) if isinstance(error, OSError) else error)
     return result if isinstance(result, int) else 0
 
 
@@ -198,6 +195,14 @@ def _with_place(error: click.UsageError) -> click.UsageError:
         if place := place_of(error):
             return click.BadParameter(f"{error.message} (from {place})", error.ctx, error.param)
     return error
+
+
+def _said(error: RelkitError) -> int:
+    """Two lines on stderr; the error's exit code."""
+    click.echo(f"relkit: {printable(str(error))}", err=True)
+    if error.next_step:
+        click.echo(f"  next: {printable(error.next_step)}", err=True)
+    return error.exit_code
 
 
 def _with_nearest(error: click.UsageError) -> click.UsageError:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
+
 EXIT_OK = 0
 EXIT_PROBLEM = 1
 EXIT_USAGE = 2
@@ -26,6 +30,36 @@ class RelkitError(Exception):
         super().__init__(message)
         if next_step is not None:
             self.next_step = next_step
+
+
+class SystemProblem(RelkitError):
+    """The operating system refused what a command had not expected to be refused."""
+
+    next_step = "Correct that and try again; RELKIT_DEBUG=1 shows where it happened."
+
+    @classmethod
+    def of(cls, error: OSError) -> SystemProblem:
+        """The same in one sentence, with the file, and the line of the program that met it."""
+        # Only here: no command that succeeds needs it.
+        import traceback
+
+        what = error.strerror or str(error) or type(error).__name__
+        named = [os.fsdecode(name) for name in (error.filename, error.filename2) if _is_path(name)]
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = [frame for frame in frames if f"{os.sep}relkit{os.sep}" in frame.filename]
+        at = f" (at {Path(ours[-1].filename).name}:{ours[-1].lineno})" if ours else ""
+        step = None
+        if isinstance(error, PermissionError):
+            step = "Run it as the user who may do that, or name another file or folder."
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            step = "Free space there, or name another folder."
+        elif error.errno in (errno.EMFILE, errno.ENFILE):
+            step = "Raise the limit of open files (ulimit -n)."
+        return cls(": ".join([" -> ".join(named), what] if named else [what]) + at, next_step=step)
+
+
+def _is_path(name: object) -> bool:
+    return isinstance(name, (str, bytes)) and bool(name)
 
 
 class UsageProblem(RelkitError):
@@ -71,6 +105,15 @@ class UnwritablePath(RelkitError):
     next_step = "Name another folder with --timeline-path (or -o)."
 
 
+class OccupiedDump(RelkitError):
+    """A dump of another process has the name that a new one would get."""
+
+    next_step = (
+        "Name another folder with -o. `relkit stacks dump` without --pid finds each job's ranks, "
+        "and leaves out their helpers."
+    )
+
+
 class DeadlineExceeded(RelkitError):
     """relkit's own time limit ran out."""
 
@@ -81,7 +124,7 @@ class DeadlineExceeded(RelkitError):
 class MissingExtra(RelkitError):
     """An optional package that this command needs is not installed."""
 
-    next_step = "Install it: pip install 'relkit[torch]' (or your site's own torch build)."
+    next_step = "Install your site's torch build, or: pip install torch"
 
 
 class BadBundle(RelkitError):

@@ -171,11 +171,22 @@ def _specs(text: str, counted: list[str]) -> list[NodeSpec]:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageProblem(f"cannot read the nodes in {path}: {error}") from error
     if ("/" in text and "[" not in text) or _FILE.fullmatch(text):
+        if _is_locked(path):
+            raise UsageProblem(f"cannot read the nodes in {path}: Permission denied")
         raise UsageProblem(
             f"there is no file {text!r} with nodes",
             next_step="Name a file that is here, or the nodes: --nodes 'node[001-128]'.",
         )
     return _line(text, "the node set", counted)
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether this user may not even see what is there."""
+    try:
+        path.stat()
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return False
 
 
 def _decoded(data: bytes) -> str:

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 "$python" -c 'import click, ClusterShell, jinja2, numpy, psutil, rich, torch' 2>/dev/null || {
     echo "gpu-check: nothing was checked: $python lacks torch or one of relkit's dependencies." >&2
-    echo "next: $python -m pip install relkit, beside a torch with CUDA; PYTHON=... names another." >&2
+    echo "next: $python -m pip install . beside a torch with CUDA; PYTHON=... names another." >&2
     exit 3
 }
 root=$PWD

@@ -188,7 +188,7 @@ def _parquet(path: Path) -> Any:  # noqa: ANN401
         from pyarrow import ArrowException, parquet
     except ImportError as error:
         raise MissingExtra(
-            "parquet files need the pyarrow package", next_step="pip install 'relkit[data]'"
+            "parquet files need the pyarrow package", next_step="pip install pyarrow"
         ) from error
     try:
         return parquet.ParquetFile(path)

@@ -79,6 +79,11 @@ def inspect_report(
     return _report(findings, {"data_sets": [dict(facts) for facts in data_sets]}, argv, started)
 
 
+def _of_unopened(error: BadInputFile) -> Status:
+    """What this user may not read need not be damaged."""
+    return Status.UNKNOWN if isinstance(error.__cause__, PermissionError) else Status.FAIL
+
+
 def verify_report(
     results: Mapping[str, Verified | BadInputFile], *, argv: Sequence[str], started: float
 ) -> Report:
@@ -88,7 +93,7 @@ def verify_report(
     for prefix, result in results.items():
         if isinstance(result, BadInputFile):
             findings.append(
-                Finding("RK-DATA-003", Status.FAIL, str(result), advice=result.next_step)
+                Finding("RK-DATA-003", _of_unopened(result), str(result), advice=result.next_step)
             )
             facts.append({"prefix": prefix, "problems": [str(result)]})
             continue

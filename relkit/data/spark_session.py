@@ -35,7 +35,7 @@ def spark_context(master: str) -> Iterator[Any]:
         from pyspark.errors import PySparkException
     except ImportError as error:
         raise MissingExtra(
-            "--engine spark needs the pyspark package", next_step="pip install 'relkit[spark]'"
+            "--engine spark needs the pyspark package", next_step="pip install pyspark"
         ) from error
     if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise ToolMissing("Spark needs Java, and there is none: no java on PATH, no JAVA_HOME")

@@ -76,7 +76,7 @@ def load_tokenizer(spec: TokenizerSpec) -> Tokenizer:
         import tokenizers
     except ImportError as error:
         raise MissingExtra(
-            f"{spec.kind} needs the tokenizers package", next_step="pip install 'relkit[data]'"
+            f"{spec.kind} needs the tokenizers package", next_step="pip install tokenizers"
         ) from error
     make = _byte_level_bpe if spec.kind == "GPT2BPETokenizer" else _from_json
     return LibraryTokenizer(make(tokenizers, spec), spec.eod_token)

@@ -15,10 +15,13 @@ from pathlib import Path
 
 from relkit.doctor.facts import HostFacts, PlatformFacts, TorchFacts, TrialFacts
 from relkit.errors import RelkitError
+from relkit.files.usual_timeline import default_folder
 from relkit.hook import environment, layout, locate
+from relkit.own_name import own_name
 from relkit.stacks.engines import base, pyspy
 
 _CAP_SYS_PTRACE = 19
+_NAME_S = 5.0
 
 # The child permits its parent (prctl PR_SET_PTRACER), as the hook does in a real job, so that
 # the trial is valid under yama's ptrace_scope=1.
@@ -168,18 +171,26 @@ def _libc() -> str:
 def _writable(folder: Path) -> bool:
     """Whether `folder` can be written, or made: its nearest existing parent decides."""
     place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    try:
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    except OSError:
+        # It is below a folder that this user may not look into, such as root's home.
+        return False
 
 
 def collect(
-    timeline_path: Path, *, timeout_s: float = 60.0, step: Callable[[str], None] = lambda _: None
+    timeline_path: Path | None,
+    *,
+    timeout_s: float = 60.0,
+    step: Callable[[str], None] = lambda _: None,
 ) -> HostFacts:
     """Look at this host.
 
     Args:
-        timeline_path: the folder that a hang's evidence would go to.
+        timeline_path: the folder that a hang's evidence would go to; None: where `relkit launch`
+            puts it by itself.
         timeout_s: limit for each single trial, s.
         step: called with the name of each trial as it starts, for a progress display.
 
@@ -194,6 +205,8 @@ def collect(
     torch = _query_torch(timeout_s)
     step("accelerator runtimes")
     platforms, platforms_error = _query_platforms(timeout_s)
+    step("own name")
+    own = own_name(min(timeout_s, _NAME_S))
     step("limits")
     yama = _read("/proc/sys/kernel/yama/ptrace_scope")
     try:
@@ -201,6 +214,7 @@ def collect(
         shm_free, shm_total = shm.f_bavail * shm.f_frsize, shm.f_blocks * shm.f_frsize
     except OSError:
         shm_free = shm_total = -1
+    timeline = timeline_path or default_folder(_writable)
     core, _ = resource.getrlimit(resource.RLIMIT_CORE)
     return HostFacts(
         libc=_libc(),
@@ -214,10 +228,12 @@ def collect(
         recorder_bytes=environment.PROCESS_BYTES,
         core_limit_bytes=-1 if core == resource.RLIM_INFINITY else core,
         core_pattern=_read("/proc/sys/kernel/core_pattern"),
-        timeline_path=str(timeline_path),
-        timeline_writable=_writable(timeline_path),
+        timeline_path=str(timeline),
+        timeline_writable=_writable(timeline),
         dot=shutil.which("dot") is not None,
         torch=torch,
+        own_name=own.name,
+        own_name_problem=own.problem,
         platforms=platforms,
         platforms_error=platforms_error,
     )

@@ -114,15 +114,15 @@ def _torch(facts: HostFacts) -> Finding:
             "RK-DOC-006",
             Status.WARN,
             "torch is not installed: `relkit launch` cannot run here; every other command can",
-            advice="Install your site's torch build, or `pip install 'relkit[torch]'`.",
+            advice="Install your site's torch build, or `pip install torch`.",
         )
     if not torch.backends:
         return Finding(
             "RK-DOC-006",
             Status.WARN,
             f"torch {torch.version} has no backend: `relkit launch` cannot run here",
-            advice="Install a torch build with torch.distributed and gloo or NCCL; those of "
-            "`pip install 'relkit[torch]'` have it.",
+            advice="Install a torch build with torch.distributed and gloo or NCCL; that of "
+            "`pip install torch` has both.",
         )
     backends = ", ".join(torch.backends)
     title = f"torch {torch.version}; backends: {backends}; accelerators: {torch.accelerators}"
@@ -152,6 +152,20 @@ def _timeline(facts: HostFacts) -> Finding:
         Status.WARN,
         f"the timeline folder {facts.timeline_path} cannot be written",
         advice="Name another with --timeline-path or XPU_TIMER_TIMELINE_PATH.",
+    )
+
+
+def _own_name(facts: HostFacts) -> Finding:
+    if not facts.own_name_problem:
+        title = f"this host's own name leads to an address: {facts.own_name}"
+        return Finding("RK-DOC-011", Status.OK, title)
+    return Finding(
+        "RK-DOC-011",
+        Status.WARN,
+        f"the name of this host, {facts.own_name!r}, does not resolve: ranks of several nodes "
+        "cannot meet here by it",
+        reasons=(facts.own_name_problem,),
+        advice="Add it to /etc/hosts, or give `--local-addr ADDRESS` to the launcher.",
     )
 
 
@@ -206,4 +220,4 @@ def _platform(platform: PlatformFacts) -> Finding:
 def diagnose(facts: HostFacts) -> tuple[Finding, ...]:
     """All findings about this host, in a fixed order."""
     probes = (_libc, _hook, _ptrace, _pyspy, _shm, _torch, _cores, _timeline, _dot)
-    return (*(probe(facts) for probe in probes), *_platforms(facts))
+    return (*(probe(facts) for probe in probes), *_platforms(facts), _own_name(facts))

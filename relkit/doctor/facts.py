@@ -73,6 +73,7 @@ class HostFacts:
         dot: the graphviz `dot` program.
         torch: the installed torch.
         platforms: accelerator runtimes; platforms_error: why they could not be looked at.
+        own_name: of this host; own_name_problem: why it leads to no address, "" where it does.
         ranks_per_node: ranks this node is assumed to have, for sizing.
     """
 
@@ -91,6 +92,8 @@ class HostFacts:
     timeline_writable: bool
     dot: bool
     torch: TorchFacts
+    own_name: str
+    own_name_problem: str
     ranks_per_node: int = 8
     platforms: tuple[PlatformFacts, ...] = ()
     platforms_error: str = ""

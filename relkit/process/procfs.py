@@ -293,6 +293,16 @@ def parent(pid: int) -> int:
     return int(fields[1]) if len(fields) > 1 else 0
 
 
+def identity(pid: int) -> tuple[int, int, int, int, str] | None:
+    """Pid, its parent's, start in clock ticks since boot, user and name; None where it is gone."""
+    fields = _stat_fields(pid)
+    status = _status_fields(_text(f"/proc/{pid}/status"))
+    if len(fields) < 20 or not status.get("Uid"):
+        return None
+    name = status.get("Name", "")
+    return pid, int(fields[1]), int(fields[19]), _first_number(status["Uid"]), name
+
+
 def children(pid: int) -> tuple[int, ...]:
     """Pids of the direct children, whichever thread forked them."""
     pids: set[int] = set()

@@ -65,3 +65,30 @@ def test_the_culprit_on_the_other_host(
     dumps = sorted(path.name for path in folder.glob("*.stacktrace"))
     assert dumps == ["00000-00002.stacktrace", "00001-00002.stacktrace"]
     assert "node 0 judged: rank 1" in ends[1 - judged[0]].err
+
+
+def test_a_host_whose_name_leads_nowhere_runs_a_job_of_its_own(
+    start: Start, tmp_path: Path
+) -> None:
+    """torch gives that name to all ranks, which look for it without a word."""
+    script = tmp_path / "ok.py"
+    script.write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "ones = torch.ones(1)\n"
+        "dist.all_reduce(ones)\n"
+        "print('sum', ones.item(), flush=True)\n"
+        "dist.destroy_process_group()\n",
+        encoding="utf-8",
+    )
+    done = start(
+        "launch", "--standalone", "--nproc-per-node", "2", "--timeline-path", tmp_path / "t",
+        script,
+        program=(
+            *("unshare", "--uts", "sh", "-c", 'hostname nosuch-host-xyz; exec "$@"', "sh"),
+            *(sys.executable, "-m", "relkit"),
+        ),
+    ).wait()  # fmt: skip
+    assert done.code == 0, done.err
+    assert done.out.splitlines() == ["sum 2.0", "sum 2.0"]
+    assert "relkit: the name of this host, 'nosuch-host-xyz', does not resolve" in done.err

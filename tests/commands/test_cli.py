@@ -219,3 +219,45 @@ def test_doctor_reports_on_this_host_as_one_json_document(tmp_path: Path) -> Non
     found = {finding["id"]: finding["status"] for finding in document["findings"]}
     assert found["RK-DOC-001"] == found["RK-DOC-002"] == found["RK-DOC-004"] == "ok"
     assert child.returncode in (0, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "step"),
+    [
+        (
+            PermissionError(13, "Permission denied", "/root/x\n"),
+            "/root/x\n: Permission denied",
+            "Run it as the user",
+        ),
+        (OSError(28, "No space left on device", "a", None, "b"), "a -> b: No space", "Free space"),
+        (OSError(24, "Too many open files"), "Too many open files", "ulimit -n"),
+        (TimeoutError("timed out"), "timed out", "RELKIT_DEBUG=1"),
+        (ConnectionRefusedError(), "ConnectionRefusedError", "RELKIT_DEBUG=1"),
+        (OSError(9, "Bad file descriptor", 7), "Bad file descriptor", "RELKIT_DEBUG=1"),
+        (
+            OSError(2, "No such file or directory", b"/\xff"),
+            "/\ufffd: No such file",
+            "RELKIT_DEBUG=1",
+        ),
+    ],
+)
+def test_whatever_the_operating_system_refuses_is_two_lines_and_exit_code_3(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: OSError,
+    said: str,
+    step: str,
+) -> None:
+    def fail(*_args: object, **_kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli_module.cli, "main", fail)
+    assert run(["stacks"]) == 3
+    err = capsys.readouterr().err
+    assert f"relkit: {said}" in err
+    assert "\n  next: " in err
+    assert step in err
+    assert "Traceback" not in err
+    monkeypatch.setenv("RELKIT_DEBUG", "1")
+    with pytest.raises(type(error)):
+        run(["stacks"])

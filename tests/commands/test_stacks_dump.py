@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from relkit.commands.subcommands.stacks_dump import dump
 from relkit.errors import NoSuchProcess, UnwritablePath, UsageProblem
+from relkit.stacks.dump.find_jobs import FoundJobs, JobTargets
 from relkit.stacks.dump.report import dump_report, stacks_text
 from relkit.stacks.dumpfile import read_dump
 from relkit.stacks.model import Frame, RankDump, ThreadStack
@@ -67,7 +68,6 @@ def test_a_process_that_is_no_python_is_a_warning_or_worse(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ((), UsageProblem),
         (("--pid", "1", "--job", "x"), UsageProblem),
         (("--pid", "1", "--print", "--json"), UsageProblem),
         (("--pid", _NO_PID), NoSuchProcess),
@@ -91,7 +91,13 @@ def test_a_rank_that_has_ended_makes_the_report_unknown() -> None:
     thread = ThreadStack(18, "MainThread", (Frame("f", "a.py:1"),))
     seen = RankDump(1, 2, 18, "S (sleeping)", native=(thread,), python=(thread,), engines=("hook",))
     report = dump_report(
-        [seen, gone], [Path("a"), Path("b")], argv=["relkit"], started=1.0, duration_s=0.1
+        [seen, gone],
+        [Path("a"), Path("b")],
+        FoundJobs((JobTargets("", (), ""),)),
+        [Path()],
+        argv=["relkit"],
+        started=1.0,
+        duration_s=0.1,
     )
     assert [finding.id for finding in report.findings] == ["RK-STK-001", "RK-STK-004"]
     assert report.exit_code == 3

@@ -10,7 +10,9 @@ import pytest
 from relkit.doctor.collect import _writable
 from relkit.doctor.diagnose import diagnose
 from relkit.doctor.facts import HostFacts, PlatformFacts, TorchFacts, TrialFacts
+from relkit.files import usual_timeline
 from relkit.findings import Status
+from relkit.launch.hang import timeline
 
 HEALTHY = HostFacts(
     libc="glibc 2.36",
@@ -28,6 +30,8 @@ HEALTHY = HostFacts(
     timeline_writable=True,
     dot=True,
     torch=TorchFacts("2.13.0", ("gloo",), 0),
+    own_name="host0",
+    own_name_problem="",
 )
 
 
@@ -99,3 +103,39 @@ def test_a_timeline_folder_can_be_made_below_a_folder_and_not_below_a_file(tmp_p
     (tmp_path / "file").touch(mode=0o700)
     assert _writable(tmp_path / "new" / "timeline")
     assert not _writable(tmp_path / "file" / "timeline")
+
+
+def test_a_name_that_leads_nowhere_is_a_warning() -> None:
+    nowhere = replace(HEALTHY, own_name="nosuch", own_name_problem="Name or service not known")
+    (finding,) = [f for f in diagnose(nowhere) if f.id == "RK-DOC-011"]
+    assert finding.status is Status.WARN
+    assert "'nosuch', does not resolve" in finding.title
+    assert "/etc/hosts" in finding.advice
+    assert "--local-addr" in finding.advice
+
+
+def test_a_folder_that_this_user_may_not_look_into_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def denied(_path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", denied)
+    assert not _writable(Path("/root/timeline"))
+
+
+@pytest.mark.parametrize("is_usual_writable", [True, False])
+def test_doctor_and_launch_choose_the_same_folder(
+    is_usual_writable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = tmp_path / "usual" / "timeline"
+    if is_usual_writable:
+        usual.parent.mkdir()
+    else:
+        usual.parent.write_text("")
+    monkeypatch.setattr(usual_timeline, "_USUAL", usual)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    chosen = usual_timeline.default_folder(_writable)
+    assert chosen == (usual if is_usual_writable else tmp_path / "home" / "timeline")
+    assert not chosen.exists()
+    assert timeline.default_folder() == chosen

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.errors import RelkitError
-from relkit.files.private_file import home_folder
+from relkit.files.usual_timeline import usual_folders
 from relkit.fleet.agent import Handler, Request
 from relkit.text.printable import printable_line
 
@@ -84,11 +84,10 @@ def _folder(asked: str) -> Path:
     """The timeline folder: the one asked for, else where a launcher puts it by itself."""
     if asked:
         return Path(asked)
-    home = home_folder()
-    usual = [Path("/root/timeline"), *([home / "timeline"] if home else [])]
+    usual = usual_folders()
     there = [folder for folder in usual if os.access(folder, os.R_OK | os.X_OK)]
     if not there:
-        places = " or ".join(dict.fromkeys(str(folder) for folder in usual))
+        places = " or ".join(str(folder) for folder in usual)
         raise NoEvidence(f"there is no timeline folder in {places}")
     return next((folder for folder in there if _holds_evidence(folder)), there[0])
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from relkit.errors import RelkitError
+from relkit.files import usual_timeline
 from relkit.files.input_file import read_input_text
 from relkit.files.private_file import home_folder, open_own_folder
 from relkit.stacks.dumpfile import read_dump, write_dump
@@ -37,9 +38,8 @@ _REPORT_LIMIT_BYTES = 64 << 20
 
 
 def default_folder() -> Path:
-    """/root/timeline as the original tool has it, or ~/timeline where that is not writable."""
-    usual = Path("/root/timeline")
-    return usual if _writable(usual) else _home_timeline() or usual
+    """The first of the usual ones that files can be made in."""
+    return usual_timeline.default_folder(_writable)
 
 
 def _home_timeline() -> Path | None:

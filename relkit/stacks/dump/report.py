@@ -8,6 +8,8 @@ from pathlib import Path
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.process import procfs
 from relkit.ranks import RankSet
+from relkit.stacks.dump.find_jobs import FoundJobs
+from relkit.stacks.dump.search_findings import search_findings
 from relkit.stacks.model import RankDump, ThreadStack
 from relkit.text.printable import printable_line
 
@@ -48,6 +50,8 @@ def _rank_finding(dump: RankDump, path: Path) -> Finding:
 def dump_report(
     dumps: Sequence[RankDump],
     paths: Sequence[Path],
+    search: FoundJobs,
+    folders: Sequence[Path],
     *,
     argv: Sequence[str],
     started: float,
@@ -57,14 +61,20 @@ def dump_report(
 
     Args:
         dumps: one a rank; paths: the file of each, in the same order.
+        search: whose ranks they are; folders: where those of each job are.
         argv: the command line; started: Unix time, s; duration_s: how long it took.
     """
     findings = [_rank_finding(dump, path) for dump, path in zip(dumps, paths, strict=True)]
+    findings += search_findings(search, folders)
     findings.sort(key=lambda finding: finding.id)
     facts = {
         "files": [str(path) for path in paths],
         "ranks": RankSet.of(dump.rank for dump in dumps).fold(),
         "world_size": max((dump.world_size for dump in dumps), default=0),
+        "jobs": [
+            {"job_id": job.name, "folder": str(folder), "pids": [t.pid for t in job.targets]}
+            for job, folder in zip(search.jobs, folders, strict=True)
+        ],
     }
     return Report("stacks", tuple(findings), facts, started, duration_s, tuple(argv))
 

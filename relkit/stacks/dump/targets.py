@@ -22,7 +22,7 @@ def _number(text: str | None) -> int:
     return -1 if number is None else number
 
 
-def _recorder(pid: int) -> tuple[Path, HookState] | None:
+def recorder_of(pid: int) -> tuple[Path, HookState] | None:
     """The recorder's file of a process and what it says, whichever job it belongs to."""
     finder = ProcessFinder()
     own = procfs.own_number(pid)
@@ -64,7 +64,7 @@ def targets_of_pids(pids: Sequence[int]) -> tuple[Target, ...]:
         named = ", ".join(str(pid) for pid in unique)
         raise NoSuchProcess(f"no such process: {named}")
     unique = tuple(pid for pid in unique if not procfs.is_standby(pid)) or unique
-    recorders = [_recorder(pid) for pid in unique]
+    recorders = [recorder_of(pid) for pid in unique]
     told = [
         _told(procfs.rank_environment(pid), recorder)
         for pid, recorder in zip(unique, recorders, strict=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from relkit.errors import BadDump, NoSuchProcess, RelkitError
-from relkit.files.private_file import home_folder
+from relkit.files.usual_timeline import usual_folders
 from relkit.hook import environment
 from relkit.hook.owner import is_recorded
 from relkit.straggler.transport import live_file
@@ -88,9 +88,7 @@ def _of_job(job_id: str, environ: Mapping[str, str]) -> Iterator[tuple[int, Hist
         refresh(folder)
     places = [folder / LIVE_FILE for folder in job_folders(job_id)]
     timelines = [Path(environ[name]) for name in _TIMELINE_VARIABLES if environ.get(name)]
-    timelines += [Path("/root/timeline")]
-    home = home_folder()
-    timelines += [home / "timeline"] if home is not None else []
+    timelines += usual_folders()
     places += [folder / KEPT_FILE for folder in dict.fromkeys(timelines)]
     for path in places:
         try:

@@ -70,7 +70,7 @@ def _read(path: Path) -> dict[str, Any]:
         import yaml
     except ImportError as error:
         raise MissingExtra(
-            f"reading {path} needs PyYAML: {error}", next_step="pip install 'relkit[train]'"
+            f"reading {path} needs PyYAML: {error}", next_step="pip install PyYAML"
         ) from error
     try:
         document = yaml.safe_load(read_input_text(path, _MAX_BYTES))

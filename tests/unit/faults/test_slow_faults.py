@@ -176,6 +176,7 @@ def tell(child: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.root
 def test_a_throttled_process_is_in_a_group_of_its_own_until_the_fault_ends() -> None:
     with victim("'throttle', 0, 0, 'cgroup', 1, 0.3") as child:
         go_on(child, "up")

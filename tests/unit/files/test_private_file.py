@@ -59,6 +59,7 @@ def test_a_larger_file_is_refused(own: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.root
 def test_another_users_file_is_refused_though_it_is_private(own: Path) -> None:
     os.chown(own, NOBODY, NOBODY)
     with pytest.raises(PermissionError, match="belongs to user 65534"):
@@ -86,6 +87,7 @@ def test_a_folder_is_private_where_nobody_else_can_look_into_it(tmp_path: Path) 
     assert not is_private_folder(tmp_path / "link")
 
 
+@pytest.mark.root
 @pytest.mark.root
 def test_another_users_folder_is_not_private(tmp_path: Path) -> None:
     folder = tmp_path / "relkit-0"

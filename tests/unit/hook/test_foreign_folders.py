@@ -57,6 +57,7 @@ def test_the_folders_of_a_jobs_nodes_are_its_own(planted: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.root
 @pytest.mark.parametrize("depth", ["relkit-UID", "the job's folder"])
 def test_a_foreign_folder_is_not(planted: Path, depth: str) -> None:
     foreign = planted.parent if depth == "relkit-UID" else planted
@@ -69,6 +70,7 @@ def test_a_foreign_folder_is_not(planted: Path, depth: str) -> None:
         targets_of_job("job")
 
 
+@pytest.mark.root
 @pytest.mark.root
 def test_a_foreign_status_in_our_folder_is_not_read(planted: Path) -> None:
     for path in planted.glob(f"{PREFIX}*/{STATUS}"):
@@ -84,6 +86,7 @@ def test_a_launcher_that_has_ended_is_not_found_by_its_number(planted: Path) -> 
     assert list(launchers_of("job")) == []
 
 
+@pytest.mark.root
 @pytest.mark.root
 def test_a_foreign_folder_is_not_swept(planted: Path) -> None:
     (planted / LOCK).touch(mode=0o600)

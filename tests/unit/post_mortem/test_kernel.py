@@ -60,6 +60,7 @@ def test_the_log_of_this_machine_is_read_or_the_reason_is_given() -> None:
 
 
 @pytest.mark.root
+@pytest.mark.root
 @pytest.mark.parametrize("device", ["/dev/kmsg", "/dev/none-such"])
 def test_root_can_read_the_log_of_this_machine(
     monkeypatch: pytest.MonkeyPatch, device: str

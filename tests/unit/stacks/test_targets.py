@@ -24,7 +24,7 @@ def test_a_recorder_knows_better_than_the_environment_of_the_start(
     path = Path("job-7/1.rkhook")
     recorder = None if recorded is None else (path, SimpleNamespace(rank=recorded, world_size=4))
     monkeypatch.setattr(procfs, "rank_environment", lambda _: {"RANK": "1", "WORLD_SIZE": "2"})
-    monkeypatch.setattr(targets, "_recorder", lambda _: recorder)
+    monkeypatch.setattr(targets, "recorder_of", lambda _: recorder)
     (target,) = targets.targets_of_pids([os.getpid()])
     assert (target.rank, target.world_size) == expected
     assert target.hook_file == (path if recorder else None)

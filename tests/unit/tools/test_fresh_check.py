@@ -131,6 +131,7 @@ def test_another_command_is_refused(words: list[str]) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.root
 def test_a_contained_command_sees_only_its_own_processes() -> None:
     lines: list[str] = []
     code = run_contained(
@@ -140,6 +141,7 @@ def test_a_contained_command_sees_only_its_own_processes() -> None:
     assert (code, lines) == (7, ["1"])
 
 
+@pytest.mark.root
 @pytest.mark.root
 def test_what_takes_too_long_is_ended_with_its_children() -> None:
     lines: list[str] = []
@@ -151,6 +153,7 @@ def test_what_takes_too_long_is_ended_with_its_children() -> None:
     assert not _running("1000.125")
 
 
+@pytest.mark.root
 @pytest.mark.root
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_all_ends_with_who_started_it(how: signal.Signals) -> None:
