@@ -39,7 +39,8 @@ def analyze(paths: tuple[Path, ...], fmt: str | None, output: Path | None, force
     one rank the newer one counts.
 
     Beside dumps, or without any, these are used: relkit's .stacktrace files, what `py-spy dump`
-    printed (rank3.txt), and logs of the job in which NCCL's watchdog speaks.
+    (rank3.txt, rank3.json) or faulthandler printed, and logs of the job with lines of NCCL's
+    watchdog or tracebacks of ranks. A file that cannot be used is named, and accuses nobody.
 
     \b
     Exit codes: 1 a rank is at fault, 3 no rank stands out.

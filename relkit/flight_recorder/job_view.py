@@ -53,6 +53,7 @@ class _Job:
         world_size: ranks of the job.
         now_ns: the newest time in any dump, Unix time, ns.
         used_by: of groups whose ranks no dump lists: the ranks that used them.
+        mixed: groups with sends and receives, whose counts are of both kinds.
         typed: collectives whose tensors' types count: those to which members gave different ones,
             and for comparison the others of the same groups.
     """
@@ -60,6 +61,7 @@ class _Job:
     world_size: int
     now_ns: int
     used_by: Mapping[str, tuple[int, ...]]
+    mixed: frozenset[str]
     typed: frozenset[tuple[GroupId, int]] = frozenset()
 
     def group(self, dump: FlightDump, name: str) -> GroupId:
@@ -91,6 +93,7 @@ def job_view(
         world_size=world_size,
         now_ns=max([now_ns, *(time for dump in dumps for time in _times(dump))]),
         used_by=_used_by(dumps, world_size),
+        mixed=frozenset(e.group for dump in dumps for e in dump.entries if e.is_p2p),
     )
     job = replace(job, typed=_typed(dumps, job))
     views = {
@@ -114,6 +117,11 @@ def job_view(
         ),
         hang_timeout_s=max((e.timeout_s for d in dumps for e in d.entries[-1:]), default=0.0),
         has_stacks=False,
+        listed={
+            (dump.rank, _title(dump, name)): ranks
+            for dump in dumps
+            for name, ranks in dump.groups.items()
+        },
     )
 
 
@@ -182,6 +190,7 @@ def _state(dump: FlightDump, job: _Job) -> HookState:
         recent=tuple(done),
         communicators=tuple(communicators.values()),
         transfers=transfers,
+        dropped=dump.overwritten,
     )
 
 
@@ -223,11 +232,12 @@ def _counted(ops: Sequence[Op], *, is_whole: bool) -> tuple[list[Op], tuple[Tran
 
 def _communicators(dump: FlightDump, job: _Job) -> dict[str, Communicator]:
     """This rank's groups by their names in the dump."""
-    newest: dict[str, int] = dict(dump.enqueued)
+    counted = {n: c for n, c in dump.enqueued.items() if dump.is_from_log or n not in job.mixed}
+    newest: dict[str, int] = dict(counted)
     for entry in dump.entries:
         if not entry.is_p2p:
             newest[entry.group] = max(newest.get(entry.group, -1), entry.seq)
-    names = {*dump.groups, *(entry.group for entry in dump.entries), *dump.enqueued}
+    names = {*dump.groups, *(entry.group for entry in dump.entries), *counted}
     if not dump.is_from_log:
         # Of a group that a log is silent about it does not follow that the rank called nothing.
         names.add("0")
@@ -238,7 +248,8 @@ def _communicators(dump: FlightDump, job: _Job) -> dict[str, Communicator]:
             place_in = ranks.index(dump.rank)
             seq = newest.get(name, -1)
             title = _title(dump, name)
-            communicators[name] = Communicator(index, place_in, len(ranks), title, seq)
+            done = 0 if name in job.mixed else dump.completed.get(name, 0)
+            communicators[name] = Communicator(index, place_in, len(ranks), title, seq, done)
     return communicators
 
 

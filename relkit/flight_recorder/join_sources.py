@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from relkit.flight_recorder.find_files import DumpFile
 from relkit.flight_recorder.job_view import MAX_WORLD, job_view, world_size_of
 from relkit.flight_recorder.model import FlightDump, FlightEntry
 from relkit.flight_recorder.stacks_and_logs import LogFile, StacksAndLogs
+from relkit.flight_recorder.traceback_log import Raised
 from relkit.hang.model import JobView, RankView
 from relkit.hook.stored_state import stored_state
 from relkit.stacks.model import RankDump
@@ -30,6 +32,11 @@ _FAMILIES = {
     "recv": "recv",
 }
 _UNNAMED = "collective"
+_KINDS: Mapping[tuple[str, ...], str] = {
+    ("py-spy",): "py-spy's text",
+    ("py-spy JSON",): "py-spy's JSON",
+    ("faulthandler",): "faulthandler's text",
+}
 DEFAULT_GROUP = "0"
 # Hosts and file servers need not agree on the time.
 CLOCKS_DIFFER_NS = 60 * 10**9
@@ -57,6 +64,8 @@ class JoinedJob:
         dumps, stacks, logs: the ranks that have one.
         disputes: where sources contradict each other.
         left_out: what could not be used, and why.
+        used: what each file that was used is, by its path.
+        passed_over: files in which there was nothing to use.
     """
 
     job: JobView
@@ -66,6 +75,8 @@ class JoinedJob:
     logs: tuple[int, ...]
     disputes: tuple[SourceDispute, ...]
     left_out: tuple[str, ...]
+    used: Mapping[Path, str] = field(default_factory=dict)
+    passed_over: tuple[str, ...] = ()
 
 
 def family(name: str) -> str:
@@ -74,7 +85,12 @@ def family(name: str) -> str:
     return next((each for each in _FAMILIES if letters.startswith(each)), "")
 
 
-def join(dumps: Sequence[FlightDump], beside: StacksAndLogs, source: str) -> JoinedJob:
+def join(
+    dumps: Sequence[FlightDump],
+    beside: StacksAndLogs,
+    source: str,
+    unusable: Mapping[DumpFile, str] | None = None,
+) -> JoinedJob:
     """One view of the job.
 
     A rank's dump counts before a log, which fills in what it lacks: a rank without a dump, and
@@ -83,11 +99,14 @@ def join(dumps: Sequence[FlightDump], beside: StacksAndLogs, source: str) -> Joi
     Args:
         dumps: one a rank, or none at all; beside: stacks and logs.
         source: where they lie, for what is said of a rank that has none.
+        unusable: files of dumps that say nothing, each with the reason.
 
     Raises:
         UsageProblem: the job would have more than MAX_WORLD ranks.
     """
     left_out = list(beside.left_out)
+    unusable = unusable or {}
+    left_out += [f"{file.path}: as a dump it {why}" for file, why in unusable.items()]
     beside = _without_older(dumps, beside, left_out)
     spoken = _by_rank(dumps, beside.logs, left_out)
     stacks = dict(beside.stacks)
@@ -102,16 +121,17 @@ def join(dumps: Sequence[FlightDump], beside: StacksAndLogs, source: str) -> Joi
         joiner.joined(rank, named.get(rank), spoken.get(rank, ()))
         for rank in sorted({*named, *spoken})
     ]
+    raised = {rank: each for rank, each in beside.raised.items() if rank < known}
+    others = [max(rank + 1, file.dump.world_size) for rank, file in stacks.items()]
+    others += [rank + 1 for rank in raised] + [file.rank + 1 for file in unusable]
     view = job_view(
         whole,
         source,
-        world_size=max((max(rank + 1, s.dump.world_size) for rank, s in stacks.items()), default=0)
-        if known == MAX_WORLD
-        else 0,
+        world_size=max(others, default=0) if known == MAX_WORLD else 0,
         now_ns=0 if dumps else max((log.written_ns for log in beside.logs), default=0),
     )
     for rank, file in stacks.items():
-        kind = "py-spy's text" if file.dump.engines == ("py-spy",) else "stacks"
+        kind = _KINDS.get(file.dump.engines, "stacks")
         joiner.say(rank, f"its stack is from {_name(file.path)} ({kind})")
     views = [
         _with_stack(each, stacks[each.rank].dump, with_recorder=not whole)
@@ -119,14 +139,27 @@ def join(dumps: Sequence[FlightDump], beside: StacksAndLogs, source: str) -> Joi
         else each
         for each in view.ranks
     ]
+    absent = {file.rank: f"its dump {file.path.name} {why}" for file, why in unusable.items()}
+    views = [
+        replace(each, absent_reason=absent[each.rank])
+        if each.absent_reason and each.rank in absent
+        else each
+        for each in views
+    ]
+    views = [
+        _with_exception(each, *raised[each.rank], joiner) if each.rank in raised else each
+        for each in views
+    ]
     return JoinedJob(
-        job=replace(view, ranks=tuple(views)),
+        job=replace(view, ranks=tuple(views), is_from_files=True),
         said={rank: tuple(said) for rank, said in joiner.said.items()},
         dumps=tuple(sorted(named)),
         stacks=tuple(sorted(stacks)),
         logs=tuple(sorted(spoken)),
         disputes=tuple(joiner.disputes),
         left_out=tuple(left_out),
+        used=dict(beside.used),
+        passed_over=tuple(beside.passed_over),
     )
 
 
@@ -152,7 +185,8 @@ def _without_older(
     old = {file.path for file in beside.stacks.values() if file.taken_ns < oldest_ns}
     old |= {log.path for log in beside.logs if log.written_ns < oldest_ns}
     left_out += [f"{path}: older than the newest operation in the dumps" for path in sorted(old)]
-    return StacksAndLogs(stacks, logs)
+    kept = replace(beside, stacks=stacks, logs=logs, left_out=[])
+    return replace(kept, used={path: what for path, what in beside.used.items() if path not in old})
 
 
 def _with_stack(view: RankView, dump: RankDump, *, with_recorder: bool) -> RankView:
@@ -173,6 +207,16 @@ def _with_stack(view: RankView, dump: RankDump, *, with_recorder: bool) -> RankV
         dump=replace(dump, hook_json=""),
         absent_reason="",
     )
+
+
+def _with_exception(view: RankView, raised: Raised, log: Path, joiner: _Joiner) -> RankView:
+    """The rank, ended by its exception, where nothing shows that it lived on."""
+    error = f"{raised.error} in {raised.where}" if raised.where else raised.error
+    joiner.say(view.rank, f"{_name(log)} has a traceback of it: {error}")
+    in_flight = view.hook is not None and bool(view.hook.in_flight)
+    if in_flight or view.dump is not None:
+        return view
+    return replace(view, alive=False, absent_reason="", error=error)
 
 
 def _by_rank(

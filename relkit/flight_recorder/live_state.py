@@ -153,4 +153,6 @@ def _in_known_groups(dump: FlightDump) -> FlightDump:
         for entry in dump.entries
         if entry.group in dump.groups or entry.group == _DEFAULT_GROUP
     )
-    return replace(dump, entries=entries)
+    named = {*dump.groups, _DEFAULT_GROUP}
+    enqueued = {name: count for name, count in dump.enqueued.items() if name in named}
+    return replace(dump, entries=entries, enqueued=enqueued)

@@ -66,7 +66,9 @@ class FlightDump:
         groups: its process groups: name -> global ranks in the order of the group.
         descriptions: their descriptions, by name.
         entries: in the order in which it called them.
-        enqueued: number of its last collective, by group, where a log knows more than `entries`.
+        enqueued: number of its last collective, by group, where a log or the recorder's own counts
+            know more than `entries`.
+        completed: of the last one that has completed, by group, where the recorder counts that.
         is_from_log: nothing else is known of the rank than what logs say.
     """
 
@@ -76,4 +78,17 @@ class FlightDump:
     descriptions: Mapping[str, str]
     entries: tuple[FlightEntry, ...]
     enqueued: Mapping[str, int] = field(default_factory=dict)
+    completed: Mapping[str, int] = field(default_factory=dict)
     is_from_log: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Neither an operation nor a count is in it: it says no more than a missing one."""
+        return not self.entries and not any(self.enqueued.values())
+
+    @property
+    def overwritten(self) -> int:
+        """How many of its first operations the ring had no room for any more."""
+        if not self.entries or all(entry.in_flight for entry in self.entries):
+            return 0  # torch can also write those alone that have not ended
+        return max(0, self.entries[0].record_id - 1)

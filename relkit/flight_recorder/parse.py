@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from relkit.flight_recorder.model import FlightDump, FlightEntry
 from relkit.stacks.model import Frame
 from relkit.text.foreign_json import parse_json
+from relkit.text.printable import printable_line
 from relkit.text.whole_number import whole_number
 
 _MAX_RANKS = 1 << 20
@@ -29,6 +32,10 @@ _WIDTHS = {
 }  # fmt: skip
 
 
+class NoOperations(ValueError):
+    """A document of a recorder's that holds no list of operations, not even an empty one."""
+
+
 def parse_dump(plain: object, rank: int) -> FlightDump:
     """One rank's dump.
 
@@ -40,7 +47,7 @@ def parse_dump(plain: object, rank: int) -> FlightDump:
     """
     document = _mapping(plain, "its content")
     if "entries" not in document:
-        raise ValueError("it has no entries")
+        raise NoOperations(f"it has no entries{_reason(document)}")
     groups, descriptions = _groups(document.get("pg_config"))
     listed = _sequence(document["entries"], "entries")
     if len(listed) > _MAX_ENTRIES:
@@ -49,13 +56,98 @@ def parse_dump(plain: object, rank: int) -> FlightDump:
         _entry(_mapping(entry, f"entry {number}"), number, number >= len(listed) - _WITH_FRAMES)
         for number, entry in enumerate(listed)
     ]
+    entries.sort(key=lambda entry: entry.record_id)
+    version = _text(document.get("version", ""))
+    if version.startswith("1."):
+        entries = _numbered_apart(entries)
+    enqueued, completed = _counts(document.get("pg_status"), document.get("pg_config"), listed)
     return FlightDump(
         rank=rank,
-        version=_text(document.get("version", "")),
+        version=version,
         groups=groups,
         descriptions=descriptions,
-        entries=tuple(sorted(entries, key=lambda entry: entry.record_id)),
+        entries=tuple(entries),
+        enqueued=enqueued,
+        completed=completed,
     )
+
+
+def _numbered_apart(entries: list[FlightEntry]) -> list[FlightEntry]:
+    """The same with collectives numbered alone: versions 1.x count sends and receives with them.
+
+    Raises:
+        ValueError: there are both in a group, and the first ones are not there to be counted.
+    """
+    mixed = {e.group for e in entries if e.is_p2p} & {e.group for e in entries if not e.is_p2p}
+    if not mixed:
+        return entries
+    if entries[0].record_id > 1:
+        raise ValueError(
+            "version 1.x of the recorder numbers sends and collectives together, and its first "
+            "operations are overwritten: torch 2.4 is needed"
+        )
+    seen: Counter[str] = Counter()
+    apart = []
+    for entry in entries:
+        if entry.group in mixed and not entry.is_p2p:
+            seen[entry.group] += 1
+            entry = replace(entry, seq=seen[entry.group])
+        apart.append(entry)
+    return apart
+
+
+def _reason(document: Mapping[Any, Any]) -> str:
+    """What a dump without operations says instead."""
+    given = next((document[key] for key in ("reason", "error", "message") if key in document), "")
+    if not isinstance(given, str) or not given:
+        return ""
+    return f', only the reason "{printable_line(given)[:120]}"'
+
+
+def _counts(
+    status: object, config: object, listed: Sequence[Any]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """How far the rank has come in each group, by the recorder's own counts: called, completed."""
+    by_id = _mapping(status or {}, "pg_status")
+    names = _names_of_ids([_text(key) for key in by_id], config, listed)
+    enqueued: dict[str, int] = {}
+    completed: dict[str, int] = {}
+    for key, value in by_id.items():
+        name = names.get(_text(key))
+        if name is None or not isinstance(value, dict):
+            continue
+        for counts, field in (
+            (enqueued, "last_enqueued_collective"),
+            (completed, "last_completed_collective"),
+        ):
+            number = whole_number(str(value.get(field, -1)))
+            if number is not None and 0 < number < _MAX_NUMBER:
+                counts[name] = number
+    return enqueued, completed
+
+
+def _names_of_ids(ids: Sequence[str], config: object, listed: Sequence[Any]) -> dict[str, str]:
+    """The names of groups by the numbers that pg_status has for them, as far as they are known.
+
+    Entries have both. Where as many groups are listed as counted, both lists are in the order in
+    which the rank made them; that counts only where no entry contradicts it.
+    """
+    pairs = {
+        (_text(entry["pg_id"]), _text(named[0]))
+        for entry in listed
+        if "pg_id" in entry
+        and isinstance(named := entry.get("process_group"), (list, tuple))
+        and named
+    }
+    # gloo's entries may all have one number.
+    count = Counter(number for number, _ in pairs)
+    known = {number: name for number, name in pairs if count[number] == 1}
+    names = [_text(name) for name in _mapping(config or {}, "pg_config")]
+    if len(names) == len(ids) and all(text.isdecimal() for text in (*names, *ids)):
+        paired = dict(zip(sorted(ids, key=int), sorted(names, key=int), strict=True))
+        if all(paired.get(key) == name for key, name in pairs):
+            return paired
+    return known
 
 
 def _groups(config: object) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
@@ -65,8 +157,7 @@ def _groups(config: object) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]
         group = _mapping(value, "a group of pg_config")
         name = _text(group.get("name", key))
         listed = group.get("ranks", ())
-        # JSON in a text, since version 2.0.
-        ranks = parse_json(listed) if isinstance(listed, str) else listed
+        ranks = _listed_ranks(listed) if isinstance(listed, str) else listed
         members = tuple(
             _number(member, "a rank of a group", _MAX_RANKS)
             for member in _sequence(ranks, "the ranks of a group")
@@ -75,6 +166,11 @@ def _groups(config: object) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]
             groups[name] = members
             descriptions[name] = _text(group.get("desc", ""))
     return groups, descriptions
+
+
+def _listed_ranks(text: str) -> Any:  # noqa: ANN401
+    """Ranks as text: a list in JSON since version 2.0, numbers and commas alone of torchcomms."""
+    return parse_json(text if text.lstrip().startswith("[") else f"[{text}]")
 
 
 def _entry(plain: Mapping[Any, Any], number: int, with_frames: bool) -> FlightEntry:
@@ -86,7 +182,11 @@ def _entry(plain: Mapping[Any, Any], number: int, with_frames: bool) -> FlightEn
         source, destination = (left, right) if transfer[3] == "->" else (right, left)
     name = transfer[1] if transfer else call.partition(" ")[0]
     is_p2p = bool(plain.get("is_p2p")) or transfer is not None
-    group = _sequence(plain.get("process_group", ("", "")), "a process_group")
+    # Versions 1.x (torch 2.2 and 2.3) name no group, and have one number for all operations.
+    group = _sequence(
+        plain.get("process_group", (_text(plain.get("pg_id", "")), "")), "a process_group"
+    )
+    number_of = "p2p_seq_id" if is_p2p else "collective_seq_id"
     state = _text(plain.get("state", ""))
     if not name or state not in ("scheduled", "started", "completed"):
         raise ValueError(f"entry {number} has the name {name!r} and the state {state!r}")
@@ -98,7 +198,7 @@ def _entry(plain: Mapping[Any, Any], number: int, with_frames: bool) -> FlightEn
         name=name,
         source=source,
         destination=destination,
-        seq=_number(plain.get("p2p_seq_id" if is_p2p else "collective_seq_id", 0), "a seq_id"),
+        seq=_number(plain.get(number_of, plain.get("seq_id", 0)), "a seq_id"),
         is_p2p=is_p2p,
         size_bytes=max(_size_bytes(plain, "input"), _size_bytes(plain, "output")),
         dtypes=tuple(sorted({*_dtypes(plain, "input"), *_dtypes(plain, "output")})),

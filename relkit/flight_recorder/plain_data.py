@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from relkit.errors import RelkitError
-from relkit.files.input_file import open_input, read_input
+from relkit.files.input_file import read_input
 from relkit.text.foreign_json import parse_json
 
 # 20,000 operations with 20 frames each are 11 MB.
@@ -55,6 +55,8 @@ def read_plain(path: Path) -> Any:  # noqa: ANN401
         data = read_input(path, LIMIT_BYTES)
     except OSError as error:
         raise BadFlightDump(f"{path} cannot be read: {error.strerror}") from error
+    if not data:
+        raise BadFlightDump(f"{path} is not a flight-recorder dump: it is empty")
     try:
         with memory_bounded(MEMORY_BYTES):
             if data.startswith(_PICKLE):
@@ -82,12 +84,3 @@ def memory_bounded(more_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def looks_like_a_dump(path: Path) -> bool:
-    """Whether a file begins as a pickle or a JSON document of torch's does."""
-    try:
-        with open_input(path, 0) as stream:
-            return stream.read(1) in (_PICKLE, b"{")
-    except OSError:
-        return False

@@ -17,6 +17,7 @@ WITHOUT_DUMPS = 0.8
 # So it is where dumps and logs say different things, of whichever ranks: it rests on all of them.
 DISPUTED_SCORE = 0.8
 _MAX_REASONS = 8
+_MAX_FILES = 1000
 
 
 def by_sources(verdict: HangVerdict, joined: JoinedJob) -> HangVerdict:
@@ -74,7 +75,9 @@ def with_sources(report: Report, joined: JoinedJob) -> Report:
         "logs": RankSet.of(joined.logs).fold(),
         "left_out": list(joined.left_out),
     }
-    facts = {**report.facts, "sources": sources}
+    files = [{"path": str(path), "used_as": what} for path, what in sorted(joined.used.items())]
+    facts = {**report.facts, "sources": sources, "files": files[:_MAX_FILES]}
+    facts["passed_over"] = list(joined.passed_over)
     return replace(report, findings=tuple(findings), facts=facts)
 
 

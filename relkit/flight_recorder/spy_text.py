@@ -30,10 +30,24 @@ _THREAD = re.compile(
 # A function's name may hold blanks and brackets; the place is the last pair of brackets.
 _FRAME = re.compile(r" {4}(?! )(.{1,2048}?) \(([^()]{1,1024})\)\s*$")
 _BARE = re.compile(r" {4}(?! )([^\s()]{1,2048})\s*$")
-_NATIVE = re.compile(r"\.so(\.[\w.]+)?$|\.(c|cc|cpp|cxx|cu|h|hpp)(:\d+)?$|^\?$|\.rs(:\d+)?$")
+# A library, a source, or a program such as `python3.10`, with neither a line nor Python's suffix.
+_NATIVE = re.compile(
+    r"\.so(\.[\w.]+)?$|\.(c|cc|cpp|cxx|cu|h|hpp)(:\d+)?$|^\?$|\.rs(:\d+)?$|"
+    r"^(?!.*\.py[xi]?$)[^<:]+$"
+)
 # `[rank3]`, `rank 3:`, `== rank 3 ==`: whose stack comes next, or begins in this line.
 _RANK_MARK = re.compile(r"^\W*rank[ _=:#-]{0,2}(\d{1,7})\W*$", re.ASCII | re.IGNORECASE)
 _RANK_PREFIX = re.compile(r"^\s*\[rank(\d{1,7})\]:? ?", re.ASCII)
+# Frames in main threads of processes that are no ranks: loaders, pools, trackers, launchers.
+_HELPER = re.compile(
+    r"_worker_loop torch/utils/data/_utils/worker\.py|worker multiprocessing/pool\.py|"
+    r"_process_worker concurrent/futures/process\.py|(serve_forever|_run_server) "
+    r"multiprocessing/managers\.py|main multiprocessing/(resource|semaphore)_tracker\.py|"
+    r"(join|spawn|start_processes) torch/multiprocessing/spawn\.py|"
+    r"\w+ torch/distributed/(run|launch|launcher/api|elastic/agent/server/\w+)\.py|"
+    r"\w+ torch/_inductor/compile_worker/"
+)
+_LIBRARY = re.compile(r".*/(?:site-packages|python3[.\d]*)/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +58,24 @@ class SpyProcess:
         pid: of it.
         rank: that the text itself names, None where it does not.
         threads: Python stacks; native: what --native adds, one a thread.
+        engine: what printed them.
     """
 
     pid: int
     rank: int | None
     threads: tuple[ThreadStack, ...]
     native: tuple[ThreadStack, ...]
+    engine: str = "py-spy"
+
+    @property
+    def is_helper(self) -> bool:
+        """It serves a rank or starts ranks, and is none: a loader of data, a launcher."""
+        main = next((thread for thread in self.threads if thread.role is Role.MAIN), None)
+        frames = main.frames if main else ()
+        return any(
+            _HELPER.match(f"{f.func.rpartition('.')[2]} {_LIBRARY.sub('', f.source)}")
+            for f in frames
+        )
 
     def dump(self, rank: int) -> RankDump:
         """The same as the stacks of a rank."""
@@ -60,7 +86,7 @@ class SpyProcess:
             process_state="",
             native=self.native,
             python=self.threads,
-            engines=("py-spy",),
+            engines=(self.engine,),
         )
 
 

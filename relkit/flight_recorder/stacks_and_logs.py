@@ -1,19 +1,26 @@
-"""What lies beside dumps: stacks of ranks, and logs in which NCCL's watchdog speaks."""
+"""What lies beside dumps: stacks of ranks, and logs with NCCL's watchdog or with tracebacks."""
 
 from __future__ import annotations
 
-import io
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from relkit.errors import BadDump, UsageProblem
 from relkit.files.input_file import open_input
-from relkit.flight_recorder.plain_data import looks_like_a_dump
-from relkit.flight_recorder.spy_text import parse_spy_text
+from relkit.flight_recorder.fault_text import SIGN as FAULT_SIGN
+from relkit.flight_recorder.fault_text import parse_fault_text
+from relkit.flight_recorder.file_kinds import FileKind, kind_of
+from relkit.flight_recorder.spy_json import parse_spy_json
+from relkit.flight_recorder.spy_text import SpyProcess, parse_spy_text
+from relkit.flight_recorder.text_lines import lines_of
+from relkit.flight_recorder.traceback_log import SIGNS as TRACEBACK_SIGNS
+from relkit.flight_recorder.traceback_log import Raised, parse_tracebacks
 from relkit.flight_recorder.watchdog_log import WatchdogState, parse_watchdog
+from relkit.hang.words import of_ranks
+from relkit.ranks import RankSet
 from relkit.stacks.dumpfile import SUFFIX, read_dump
 from relkit.stacks.folder import PREVIOUS, Head, choose
 from relkit.stacks.model import RankDump
@@ -30,7 +37,14 @@ _TEXT_NAME = re.compile(
     r"|(^|[-_.])rank[-_.]?\d+$"
 )
 _RANK_IN_NAME = re.compile(r"rank[-_. =]?(\d{1,7})(?!\d)", re.ASCII | re.IGNORECASE)
-_LAST_NUMBER = re.compile(r"(?:^|\D)(\d{1,7})(?:\.[a-z]+)*$", re.ASCII | re.IGNORECASE)
+# The last number, where it stands alone or behind a word for what is in the file: numbers of hosts
+# (`trace-node02`, `log-jz-iam02`) are none of ranks.
+_LAST_NUMBER = re.compile(
+    r"(?:^|(?:^|[^a-z])(?:py-?spy|spy|dump|trace|stack|stacktrace|traces|stacks|bt|backtrace|"
+    r"fault|faulthandler|log|out|err|stderr|stdout|r|proc|process|worker|trainer)s?[-_. =]?)"
+    r"(\d{1,7})(?:\.[a-z]+)*$",
+    re.ASCII | re.IGNORECASE,
+)
 # Numbers of something else: `node_rank0`, `local_rank3`, `gpu3`, `slurm-1234.out`, a date.
 _NO_RANK = re.compile(
     r"(?<![a-z0-9])(node|local|group)[-_.]?rank[-_. =]?\d{1,7}"
@@ -69,6 +83,14 @@ class LogFile:
     written_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unranked:
+    """A process of a job whose rank nothing says, and the file that its stacks are from."""
+
+    process: SpyProcess
+    path: Path
+
+
 @dataclass(slots=True)
 class StacksAndLogs:
     """All that was read beside dumps.
@@ -76,20 +98,36 @@ class StacksAndLogs:
     Args:
         stacks: by rank, the newest.
         logs: in the order in which they were read, older logs first.
+        raised: exceptions that ended ranks, by rank, with the log of each.
+        unranked: processes whose rank is not known.
+        used: what each file that was used is.
         left_out: files that could not be used, each with the reason.
+        passed_over: files in which nothing is that could be used, each with the reason.
     """
 
     stacks: dict[int, StackFile] = field(default_factory=dict)
     logs: list[LogFile] = field(default_factory=list)
+    raised: dict[int, tuple[Raised, Path]] = field(default_factory=dict)
+    unranked: list[Unranked] = field(default_factory=list)
+    used: dict[Path, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.stacks or self.logs)
+        return bool(self.stacks or self.logs or self.raised or len(self.unranked) > 1)
 
     def leave_out(self, what: Path | str, reason: str) -> None:
         """Note what could not be used."""
-        if len(self.left_out) < _MAX_LEFT_OUT:
-            self.left_out.append(printable_line(f"{what}: {reason}")[:400])
+        _note(self.left_out, what, reason)
+
+    def pass_over(self, what: Path, reason: str) -> None:
+        """Note what there was no use for."""
+        _note(self.passed_over, what, reason)
+
+
+def _note(notes: list[str], what: Path | str, reason: str) -> None:
+    if len(notes) < _MAX_LEFT_OUT:
+        notes.append(printable_line(f"{what}: {reason}")[:400])
 
 
 def files_below(path: Path) -> list[Path]:
@@ -113,6 +151,11 @@ def files_below(path: Path) -> list[Path]:
     return files
 
 
+def is_json(path: Path) -> bool:
+    """Whether a file's name is that of a JSON document."""
+    return path.name.lower().endswith(".json")
+
+
 def is_text_name(path: Path) -> bool:
     """Whether a file's name is that of a log, or of stacks."""
     return _TEXT_NAME.search(path.name.lower()) is not None
@@ -130,18 +173,23 @@ def read_stacks_and_logs(paths: Sequence[Path]) -> StacksAndLogs:
     Raises:
         UsageProblem: a path does not exist, or a folder holds too many files.
     """
+    files = {file: kind_of(file) for path in paths for file in files_below(path)}
     files = {
-        file: None
-        for path in paths
-        for file in files_below(path)
-        if is_text_name(file) and not looks_like_a_dump(file)
+        file: kind
+        for file, kind in files.items()
+        if kind not in (FileKind.DUMP, FileKind.EMPTY)
+        and (is_text_name(file) or file in paths or (kind is FileKind.SPY_JSON and is_json(file)))
+        and (is_text_name(file) or kind is not FileKind.UNREADABLE)
     }
     result = StacksAndLogs()
     binary: dict[str, RankDump] = {}
     heads: list[Head] = []
     texts: list[Path] = []
     earlier: dict[Path, None] = {}
-    for file in files:
+    for file, kind in files.items():
+        if kind is FileKind.COMPRESSED and not file.name.endswith(SUFFIX):
+            result.leave_out(file, "it is compressed: unpack it first")
+            continue
         if not file.name.endswith(SUFFIX):
             texts.append(file)
             continue
@@ -197,6 +245,7 @@ def _choose(result: StacksAndLogs, dumps: Mapping[str, RankDump], heads: Sequenc
             dump, path = dumps[name], Path(name)
             taken_ns = dump.captured_unix_ns or written_ns(path)
             result.stacks[dump.rank] = StackFile(dump, path, taken_ns)
+            result.used[path] = f"stacks of rank {dump.rank}"
     for name, reason in refused:
         result.leave_out(name, reason)
 
@@ -225,11 +274,43 @@ def _read_texts(result: StacksAndLogs, files: Sequence[Path]) -> None:
         room_bytes -= len(data)
         if is_cut:
             result.leave_out(file, f"only its last {MAX_TEXT_BYTES >> 20} MiB were read")
-        if b"Thread " in data and b"Process " in data:
-            _add_stacks(result, file, data)
-        if any(word in data for word in _SPOKEN):
-            states = parse_watchdog(_lines(data), _named_rank(file))
-            result.logs += [LogFile(state, file, written_ns(file)) for state in states]
+        _read_text(result, file, data)
+
+
+def _read_text(result: StacksAndLogs, file: Path, data: bytes) -> None:
+    """Whatever of use a text holds: it may hold several kinds."""
+    if kind_of(file) is FileKind.SPY_JSON:
+        try:
+            _add_stacks(result, file, parse_spy_json(data.decode("utf-8", "replace")))
+        except ValueError as error:
+            if is_json(file):
+                result.leave_out(file, str(error))
+        return
+    text = _without_zeros(data)
+    if b"Thread " in text and b"Process " in text:
+        _add_stacks(result, file, parse_spy_text(lines_of(data)))
+    elif FAULT_SIGN in text:
+        _add_stacks(result, file, parse_fault_text(lines_of(data)))
+    rank = _named_rank(file)
+    if any(word in text for word in _SPOKEN):
+        states = parse_watchdog(lines_of(data), rank)
+        result.logs += [LogFile(state, file, written_ns(file)) for state in states]
+        if states:
+            result.used[file] = "what the watchdog says of " + of_ranks(
+                RankSet.of(state.rank for state in states)
+            )
+    if any(sign in text for sign in TRACEBACK_SIGNS):
+        raised = parse_tracebacks(lines_of(data), rank)
+        result.raised |= {each.rank: (each, file) for each in raised}
+        if raised:
+            ranks = of_ranks(RankSet.of(each.rank for each in raised))
+            known = f"{result.used[file]}, and " if file in result.used else ""
+            result.used[file] = f"{known}tracebacks of {ranks}"
+
+
+def _without_zeros(data: bytes) -> bytes:
+    """For a search of words: every other byte of UTF-16 is a zero."""
+    return data.replace(b"\0", b"") if data[:2] in (b"\xff\xfe", b"\xfe\xff") else data
 
 
 def _end_of(path: Path) -> tuple[bytes, bool]:
@@ -241,24 +322,35 @@ def _end_of(path: Path) -> tuple[bytes, bool]:
         return stream.read(MAX_TEXT_BYTES), is_cut
 
 
-def _lines(data: bytes) -> Iterator[str]:
-    # One after the other: of a file of short lines a list would take many times its size.
-    for line in io.BytesIO(data):
-        yield line.decode("utf-8", "replace")
-
-
-def _add_stacks(result: StacksAndLogs, file: Path, data: bytes) -> None:
-    processes = parse_spy_text(_lines(data))
+def _add_stacks(result: StacksAndLogs, file: Path, processes: Sequence[SpyProcess]) -> None:
+    """Of one process the rank is that in the name; several are several ranks, and say it each."""
     marked = [process for process in processes if process.rank is not None]
-    # Processes behind the first are its children, such as those of a data loader.
-    for process in marked or processes[:1]:
-        rank = process.rank if marked else rank_of_name(file, process.pid)
+    # Children of a rank, such as those that load its data, come in the same text.
+    own = [process for process in processes if not process.is_helper] or list(processes[:1])
+    chosen = marked or own
+    ranks = []
+    for process in chosen:
+        rank = process.rank if len(chosen) > 1 or marked else rank_of_name(file, process.pid)
         if rank is None:
-            result.leave_out(file, "py-spy's text, but neither it nor its name says of which rank")
+            result.unranked.append(Unranked(process, file))
             continue
+        ranks.append(rank)
         taken_ns, known = written_ns(file), result.stacks.get(rank)
         if known is None or taken_ns >= known.taken_ns:
             result.stacks[rank] = StackFile(process.dump(rank), file, taken_ns)
+    helpers = len(processes) - len(chosen)
+    unused = f" ({helpers} more processes in it are helpers, and not used)" if helpers else ""
+    if ranks:
+        result.used[file] = f"stacks of {of_ranks(RankSet.of(ranks))}{unused}"
+    elif len(chosen) > 1:
+        result.leave_out(
+            file,
+            f"stacks of {len(chosen)} processes{unused}, and it does not say of which ranks they "
+            "are",
+        )
+    elif chosen:
+        engine = "py-spy's text" if chosen[0].engine == "py-spy" else f"{chosen[0].engine} stacks"
+        result.leave_out(file, f"{engine}, but neither it nor its name says of which rank")
 
 
 def rank_of_name(path: Path, pid: int) -> int | None:

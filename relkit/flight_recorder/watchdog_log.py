@@ -111,8 +111,8 @@ class _Log:
         self._snapshot_seq = 0
 
     def line(self, whole: str) -> None:
-        """Read one line."""
-        text = whole[:_MAX_LINE]
+        """Read one line: a long one is a message with its begin, or something ahead of its end."""
+        text = whole[:_MAX_LINE] if whole.startswith("[") else whole[-_MAX_LINE:]
         who, group = self._who(text)
         if _PERIODIC in text:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,7 @@ from relkit.hang.deaths import (
     may_have_aborted,
     primary_deaths,
 )
-from relkit.hang.device_stalled import device_stalls
+from relkit.hang.device_stalled import device_stalls, lagging, unfinished_here
 from relkit.hang.finding_builder import (
     FindingBuilder,
     for_disagreement,
@@ -24,6 +25,7 @@ from relkit.hang.finding_builder import (
     idle_s,
     is_stopped,
     is_uninterruptible,
+    spins,
 )
 from relkit.hang.groups import Group, groups_of
 from relkit.hang.mismatched_transfers import holds_transfer, strayed, unequal
@@ -31,14 +33,16 @@ from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
 from relkit.hang.sequence import Disagreement, disagreements
 from relkit.hang.stackclass import classify
 from relkit.hang.transfers import posted_by, transfers_of
-from relkit.hang.waiting_ranks import victims_of
-from relkit.hang.waits import Wait, sinks, waits_of
+from relkit.hang.waiting_ranks import unknown_words, victims_of
+from relkit.hang.waits import Wait, common_blocker, sinks, waits_of
 from relkit.hang.words import numbered, of_ranks
 from relkit.ranks import RankSet
 
 _ENOUGH = (Category.DEAD, Category.MISMATCH, Category.SKIPPED, Category.UNEQUAL_TRANSFER)
 # Of a failed job, captured in mid-step, these prove little.
 _MERELY_BUSY = (Category.GIL_HELD, Category.SPINNING, Category.BLOCKED)
+# What a verdict is worth where operations were not recorded, or overwritten.
+_INCOMPLETE = 0.9
 _ORDER = {category: place for place, category in enumerate(Category)}
 
 
@@ -50,7 +54,7 @@ class JobAnalysis:
         views, activities: of all ranks; groups: all process groups.
         waits: all that ranks wait in; differ: where the members of a group called other things.
         hang_timeout_s: the user's limit, s.
-        sees_all, is_sample: see `JobView`.
+        sees_all, is_sample, is_from_files: see `JobView`.
     """
 
     views: Mapping[int, RankView]
@@ -61,6 +65,7 @@ class JobAnalysis:
     hang_timeout_s: float
     sees_all: bool
     is_sample: bool = False
+    is_from_files: bool = False
 
     @property
     def ends(self) -> tuple[RankSet, ...]:
@@ -99,10 +104,27 @@ def attribute(job: JobView, analysis: JobAnalysis | None = None) -> HangVerdict:
         culprits += _late(analysis, {c.rank for c in culprits})  # fmt: skip
     if not culprits:
         culprits, inconclusive = _in_rings(analysis)
+    culprits = _as_recorded(culprits, analysis)
     culprits.sort(key=lambda c: (-c.score, _ORDER[c.category], c.rank))
     names = RankSet.of(c.rank for c in culprits)
     victims = victims_of(analysis.views, analysis.activities, analysis.waits, names)
     return HangVerdict(tuple(culprits), victims, inconclusive)
+
+
+def _as_recorded(culprits: list[Culprit], analysis: JobAnalysis) -> list[Culprit]:
+    """Worth less, and said, where recorders had no room for all operations."""
+    lost = {r: v.hook.dropped for r, v in analysis.views.items() if v.hook and v.hook.dropped > 0}
+    if not lost:
+        return culprits
+    whose = "recorder" if len(lost) == 1 else "recorders"
+    said = (
+        f"the {whose} of {of_ranks(RankSet.of(lost))} had no room for {max(lost.values())} earlier "
+        "operations"
+    )
+    return [
+        replace(c, reasons=(*c.reasons, said), score=round(c.score * _INCOMPLETE, 2))
+        for c in culprits
+    ]
 
 
 def analyse(job: JobView) -> JobAnalysis:
@@ -114,14 +136,22 @@ def analyse(job: JobView) -> JobAnalysis:
         )
     views = {rank: views[rank] for rank in sorted(views)}
     activities = {
-        rank: classify(view.dump, view.hook.in_flight if view.hook else ())
+        rank: classify(view.dump, view.hook.in_flight if view.hook else None)
         for rank, view in views.items()
     }
     groups = groups_of(replace(job, ranks=tuple(views.values())))
     waits = waits_of(views, activities, groups)
     differ = disagreements(groups)
     return JobAnalysis(
-        views, activities, groups, waits, differ, job.hang_timeout_s, job.sees_all, job.is_sample
+        views=views,
+        activities=activities,
+        groups=groups,
+        waits=waits,
+        differ=differ,
+        hang_timeout_s=job.hang_timeout_s,
+        sees_all=job.sees_all,
+        is_sample=job.is_sample,
+        is_from_files=job.is_from_files,
     )
 
 
@@ -150,7 +180,7 @@ def _proven(analysis: JobAnalysis) -> list[Culprit]:
     culprits = []
     for rank, view in analysis.views.items():
         if view.absent_reason:
-            if analysis.sees_all:
+            if analysis.sees_all and not analysis.is_from_files:
                 culprits.append(analysis.builder(rank).culprit(Category.ABSENT))
         elif is_stopped(view):
             culprits.append(analysis.builder(rank).culprit(Category.STOPPED))
@@ -164,6 +194,7 @@ def _proven(analysis: JobAnalysis) -> list[Culprit]:
         if culprit.rank not in accused:
             accused.add(culprit.rank)
             culprits.append(culprit)
+    culprits += _behind_on_device(analysis, accused)
     certain = any(differ.certain for differ in analysis.differ)
     if not certain and not any(c.category is Category.UNEQUAL_TRANSFER for c in culprits):
         # A call that its group did not make can kill any of the group: deaths prove less then.
@@ -171,6 +202,21 @@ def _proven(analysis: JobAnalysis) -> list[Culprit]:
             weight = 0.75 if view.exit_code is None else 1.0
             builder = analysis.builder(view.rank)
             culprits.append(builder.culprit(Category.DEAD, weight=weight, is_first=not place))
+    return culprits
+
+
+def _behind_on_device(analysis: JobAnalysis, accused: set[int]) -> list[Culprit]:
+    """Ranks on which a call has not ended that others of its group have done with."""
+    differing = {differ.group.key: differ.seq for differ in analysis.differ}
+    culprits = []
+    for each in unfinished_here(analysis.groups, analysis.views, at_once=analysis.is_from_files):
+        different = differing.get(each.group.key)
+        if each.rank in accused or (different is not None and different <= each.op.seq):
+            continue
+        category = Category.DEVICE if each.op.enqueue_ns else Category.BLOCKED
+        reasons = ("no rank is late to call it, and no member ends it before all have joined",)
+        builder = analysis.builder(each.rank)
+        culprits.append(builder.culprit(category, each.sentence(), reasons, weight=0.95))
     return culprits
 
 
@@ -196,15 +242,27 @@ def _late(analysis: JobAnalysis, accused: set[int]) -> list[Culprit]:
     all_finished = len(finished) == len(ends) and not analysis.is_sample
     if all_finished and len(finished) > len(waiting):
         return _one_call_too_many(analysis, waiting, finished)
+    living = {rank: analysis.views[rank] for rank in ends if analysis.views[rank].alive}
+    crowd = _crowd_of(living, analysis.activities) if _only_stacks(living) else RankSet()
     late = []
     for rank in ends:
         builder = analysis.builder(rank)
-        if rank in accused or builder.view.absent_reason or collateral(builder.view):
+        if (
+            rank in crowd
+            or rank in accused
+            or builder.view.absent_reason
+            or collateral(builder.view)
+        ):
             continue
         known = builder.activity.known or not builder.view.alive
         category = host_category(builder.view, builder.activity)
         late.append(builder.culprit(category, weight=1.0 if known else 0.8))
     return _of_a_failure(analysis, late) if _has_victims(analysis) else late
+
+
+def _only_stacks(views: Mapping[int, RankView]) -> bool:
+    """No recorder says of these ranks that they are in no operation."""
+    return all(view.hook is None for view in views.values())
 
 
 def _has_victims(analysis: JobAnalysis) -> bool:
@@ -240,18 +298,50 @@ def _one_call_too_many(analysis: JobAnalysis, waiting: RankSet, finished: RankSe
 
 def _all_on_the_host(analysis: JobAnalysis) -> list[Culprit]:
     """No rank is in an operation, so no rank can be a victim."""
-    late = [rank for rank, view in analysis.views.items() if view.alive]
+    living = {rank: view for rank, view in analysis.views.items() if view.alive}
+    crowd = _crowd_of(living, analysis.activities)
+    late = [rank for rank in living if rank not in crowd]
     shared = (
         f"no rank is in a collective: all of {of_ranks(RankSet.of(late))} are on the host, so "
         "first look for something that they share",
     )
+    if crowd:
+        shared = (_apart_from(crowd, analysis.activities),)
     culprits = []
     for rank in late:
         builder = analysis.builder(rank)
         category = host_category(builder.view, builder.activity)
-        reasons = shared if len(late) > 1 else ()
+        reasons = shared if len(living) > 1 else ()
         culprits.append(builder.culprit(category, reasons=reasons, weight=0.5 if reasons else 1.0))
     return culprits
+
+
+def _crowd_of(views: Mapping[int, RankView], activities: Mapping[int, Activity]) -> RankSet:
+    """The ranks, more than half of these, that run at one and the same line; empty for none.
+
+    A rank that waits for its device runs as one that computes does, and the many wait for the few.
+
+    Args:
+        views, activities: ranks that are in no operation as far as is known.
+    """
+    places = {
+        rank: activities[rank].place
+        for rank, view in views.items()
+        if activities[rank].place and spins(view, activities[rank])
+    }
+    common, count = next(iter(Counter(places.values()).most_common(1)), ("", 0))
+    if count == len(views) or 2 * count <= len(views):
+        return RankSet()
+    return RankSet.of(rank for rank, place in places.items() if place == common)
+
+
+def _apart_from(crowd: RankSet, activities: Mapping[int, Activity]) -> str:
+    """The reason to name those that are not in the crowd."""
+    place = activities[next(iter(crowd))].place
+    return (
+        f"{of_ranks(crowd)} all run in {place}, as ranks do that wait for their devices, and this "
+        "one is elsewhere"
+    )
 
 
 def _in_rings(analysis: JobAnalysis) -> tuple[list[Culprit], str]:
@@ -270,6 +360,10 @@ def _in_rings(analysis: JobAnalysis) -> tuple[list[Culprit], str]:
             if wait is not None:
                 culprits.append(_skipped(analysis, rank, wait))
     culprits += _stalled_devices(analysis)
+    if not culprits:
+        culprits += _lagging(analysis)
+    if not culprits and analysis.is_from_files:
+        culprits += _absent_blocker(analysis)
     if culprits:
         return culprits, ""
     for rank, view in analysis.views.items():
@@ -291,6 +385,24 @@ def _stalled_devices(analysis: JobAnalysis) -> list[Culprit]:
         sentence = stall.sentence(hook.now_ns)
         culprits.append(analysis.builder(stall.rank).culprit(Category.DEVICE, sentence, reasons))
     return culprits
+
+
+def _lagging(analysis: JobAnalysis) -> list[Culprit]:
+    culprits = []
+    for lag in lagging(analysis.waits, analysis.views):
+        builder = analysis.builder(lag.rank)
+        category = host_category(builder.view, builder.activity)
+        place = f"; {builder.activity.sentence()}" if builder.activity.place else ""
+        culprits.append(builder.culprit(category, lag.sentence() + place, weight=0.7))
+    return culprits
+
+
+def _absent_blocker(analysis: JobAnalysis) -> list[Culprit]:
+    blocker = common_blocker(analysis.waits, analysis.views)
+    if blocker is None:
+        return []
+    rank, reasons = blocker
+    return [analysis.builder(rank).culprit(Category.ABSENT, reasons=reasons, weight=0.7)]
 
 
 def _on_the_host_after_all(analysis: JobAnalysis, ring: RankSet) -> list[Culprit]:
@@ -339,6 +451,8 @@ def _why_inconclusive(analysis: JobAnalysis, rings: Sequence[RankSet]) -> str:
         return (
             f"none of the {len(analysis.views)} ranks that were looked at more closely stands out"
         )
+    if analysis.is_from_files and (said := unknown_words(analysis.waits, analysis.views)):
+        return said
     elsewhere = [rank for rank, view in analysis.views.items() if view.absent_reason]
     if elsewhere:
         return (

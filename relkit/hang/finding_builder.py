@@ -156,6 +156,8 @@ class FindingBuilder:
                 return raised_words(view) + then
             if text := raised_before_abort(view):
                 return f"raised {shortened(printable(text), 160)}, and then aborted"
+            if view.error and view.exit_code is None:
+                return f"raised {shortened(printable(view.error), 200)}"
             error = f": {shortened(printable(view.error), 160)}" if view.error else ""
             return f"{exit_words(view.exit_code)}{error}"
         if category is Category.SLOW_EXIT:

@@ -22,14 +22,21 @@ class Member:
         ops: collectives by sequence number: those still in the recorder, and those in flight.
         stuck: those in flight, oldest first; where nothing is in flight and its newest one
             ended in an error, that one.
+        done: all collectives up to this number have ended, as far as is known; -1 for none.
         place: its rank in the group; index: of its communicator.
     """
 
     newest: int
     ops: Mapping[int, Op]
     stuck: tuple[Op, ...]
+    done: int = -1
     place: int = -1
     index: int = -1
+
+    def has_finished(self, seq: int) -> bool:
+        """It has called this collective, and that has ended there."""
+        op = self.ops.get(seq)
+        return seq <= self.done if op is None else bool(op.end_ns) and not op.failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,12 @@ def _member(state: HookState, communicator: Communicator) -> Member:
     if not stuck and newest in ops and ops[newest].failed:
         stuck.append(ops[newest])
     stuck.sort(key=lambda op: (op.seq, op.start_ns))
-    return Member(newest, ops, tuple(stuck), communicator.rank, communicator.index)
+    # A communicator's operations end in the order of their calls.
+    ended = max((seq for seq, op in ops.items() if op.end_ns and not op.failed), default=-1)
+    done = max(ended, communicator.done)
+    if stuck:
+        done = min(done, stuck[0].seq - 1)
+    return Member(newest, ops, tuple(stuck), done, communicator.rank, communicator.index)
 
 
 def _newest_of_each_name(state: HookState) -> list[Communicator]:
@@ -113,7 +125,7 @@ def groups_of(job: JobView) -> tuple[Group, ...]:
     groups = []
     for (name, size, index), holders in sorted(seen.items()):
         for number, part in enumerate(_split(holders, size)):
-            groups.append(_group((name, size, index, number), part, job.world_size))
+            groups.append(_group((name, size, index, number), part, job))
     return tuple(groups)
 
 
@@ -135,18 +147,27 @@ def _split(
 
 
 def _group(
-    key: GroupKey, holders: Sequence[tuple[int, HookState, Communicator]], world_size: int
+    key: GroupKey, holders: Sequence[tuple[int, HookState, Communicator]], job: JobView
 ) -> Group:
     communicator = holders[0][2]
-    whole_world = communicator.size == world_size
-    ranks = RankSet.world(world_size) if whole_world else RankSet.of(r for r, _, _ in holders)
+    listed = job.listed.get((holders[0][0], communicator.name), ())
+    if communicator.size == job.world_size:
+        ranks = RankSet.world(job.world_size)
+    elif len(listed) == communicator.size:
+        ranks = RankSet.of(listed)
+    else:
+        ranks = RankSet.of(rank for rank, _, _ in holders)
+        listed = ()
     return Group(
         key=key,
-        title=group_title(communicator, world_size, ranks),
+        title=group_title(communicator, job.world_size, ranks),
         size=communicator.size,
         ranks=ranks,
         complete=len(ranks) == communicator.size,
         members={rank: _member(state, c) for rank, state, c in holders},
         # Of several at one place, which no correct job has, the first.
-        at_place={c.rank: rank for rank, _, c in reversed(holders)},
+        at_place={
+            **dict(enumerate(listed)),
+            **{c.rank: rank for rank, _, c in reversed(holders)},
+        },
     )

@@ -7,6 +7,7 @@ own package, a model from a hub. A hang is blamed on the innermost line of such 
 from __future__ import annotations
 
 import re
+import sys
 
 # By the first folder or file below site-packages. Not here: frameworks with a training loop of
 # their own, such as transformers or lightning. Their line says more than the one that called them.
@@ -45,4 +46,6 @@ def is_infrastructure(path: str) -> bool:
     if not before:
         return bool(_ELSEWHERE.search(path))
     package = rest.partition("/")[0].removesuffix(".py")
-    return package in _PACKAGES or bool(_FAMILIES.fullmatch(package))
+    if package in _PACKAGES or package in sys.stdlib_module_names:  # installed for an older Python
+        return True
+    return bool(_FAMILIES.fullmatch(package))

@@ -135,6 +135,10 @@ class JobView:
         suspicions: that there were when the job was taken for hung.
         sees_all: False where other nodes watch their ranks by themselves: that nothing is known of
             a rank here proves nothing then.
+        is_from_files: the ranks are judged by files that were found: that there is none of a rank
+            proves nothing by itself, and all of them were written after the job had stopped.
+        listed: members of groups as a rank lists them, in the order of the group, by that rank and
+            the group's name; empty where no source lists them.
         is_sample: only of some ranks is more known than that they live: nothing is said here of
             the others, and nothing follows from that.
     """
@@ -148,6 +152,8 @@ class JobView:
     suspicions: tuple[Suspicion, ...] = ()
     sees_all: bool = True
     is_sample: bool = False
+    is_from_files: bool = False
+    listed: Mapping[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
 
 
 class Category(str, Enum):

@@ -32,7 +32,7 @@ def rank_row(view: RankView) -> dict[str, Any]:
     hook = view.hook
     flight = oldest_in_flight(view)
     share, idle = cpu_share(view), idle_s(view)
-    activity = classify(view.dump, hook.in_flight if hook else ())
+    activity = classify(view.dump, hook.in_flight if hook else None)
     return {
         "rank": view.rank,
         "host": view.host,

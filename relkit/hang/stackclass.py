@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from relkit.hang.activity import Activity, ThreadState
 from relkit.hang.frames import is_user_code, place, user_depth
 from relkit.hang.gil import GilHolder, gil_holder
-from relkit.hang.stackrules import by_kernel, by_native, by_python, ends_interpreter
+from relkit.hang.stackrules import (
+    by_framework,
+    by_kernel,
+    by_native,
+    by_python,
+    ends_interpreter,
+)
 from relkit.hook.model import Op, OpKind
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 
@@ -21,7 +27,11 @@ def main_thread(threads: Sequence[ThreadStack], pid: int) -> ThreadStack | None:
     return next(iter(by_id + named), None)
 
 
-def classify(dump: RankDump | None, in_flight: Sequence[Op] = ()) -> Activity:
+# What native frames may show below code of torch.distributed that works, and does not wait.
+_WORKS = (ThreadState.COMPUTE, ThreadState.GC, ThreadState.FILE, ThreadState.CHILD)
+
+
+def classify(dump: RankDump | None, in_flight: Sequence[Op] | None = ()) -> Activity:
     """What the main thread does.
 
     Python frames speak first, because they name the user's line. A wait that Python cannot see
@@ -30,9 +40,9 @@ def classify(dump: RankDump | None, in_flight: Sequence[Op] = ()) -> Activity:
 
     Args:
         dump: the rank's stacks, None where there are none.
-        in_flight: the recorder's operations in flight.
+        in_flight: the recorder's operations in flight; None where the rank has no recorder.
     """
-    waits = _by_recorder(in_flight)
+    waits = _by_recorder(in_flight or ())
     if dump is None:
         return Activity(waits or ThreadState.UNKNOWN)
     python, native = main_thread(dump.python, dump.pid), main_thread(dump.native, dump.pid)
@@ -56,7 +66,7 @@ def classify(dump: RankDump | None, in_flight: Sequence[Op] = ()) -> Activity:
             gil=_gil(holder, main_id),
         )
     return Activity(
-        _decide(frames, library, native, kernel, state, waits),
+        _decide(frames, library, native, kernel, state, waits, has_recorder=in_flight is not None),
         place="" if depth is None else place(frames[depth]),
         leaf=place(frames[0]) if frames and depth != 0 else "",
         kernel=kernel if kernel != "0" else "",
@@ -87,16 +97,24 @@ def _decide(
     kernel: str,
     state: str,
     recorded: ThreadState | None,
+    *,
+    has_recorder: bool,
 ) -> ThreadState:
     by_stack = by_python(library)
+    if by_stack is None and frames and not library:
+        by_stack = by_framework(frames[0])
     below = by_native(native.frames) if native else None
     if (
-        by_stack in (ThreadState.COLLECTIVE, ThreadState.SETUP)
+        by_stack in (ThreadState.COLLECTIVE, ThreadState.SETUP, ThreadState.P2P)
         and state == "R"
         and recorded is None
     ):
-        # torch.distributed code that runs is preparing a collective, not waiting in one.
-        by_stack = ThreadState.RUNNING
+        if has_recorder and by_stack is not ThreadState.P2P:
+            # The recorder sees no call in flight: this code is preparing one.
+            by_stack = ThreadState.RUNNING
+        elif below in _WORKS:
+            by_stack = below
+        # Else it waits: on a device's operation the main thread waits by spinning.
     if by_stack is None and by_python(frames[len(library) :]) is ThreadState.DATA:
         by_stack = ThreadState.DATA  # a data set's own code, called by the loader
     if by_stack is not None:

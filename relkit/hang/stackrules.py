@@ -30,6 +30,8 @@ _PYTHON: tuple[tuple[str, str, ThreadState], ...] = (
     (r"torch/distributed/", rf"(.*\.)?{_SETUP_CALLS}", ThreadState.SETUP),
     (r"torch/distributed/", rf"(.*\.)?{_P2P_CALLS}", ThreadState.P2P),
     (r"torch/(distributed/(?!elastic)|nn/parallel/distributed\.py)", r".*", ThreadState.COLLECTIVE),
+    (r"/deepspeed/runtime/pipe/p2p\.py", r".*", ThreadState.P2P),
+    (r"/deepspeed/(runtime/)?comm/", r".*", ThreadState.COLLECTIVE),
     (r"torch/(cuda|mps|xpu|npu|musa)/", r".*synchronize", ThreadState.STREAM),
     (r"/subprocess\.py$", r".*", ThreadState.CHILD),
     (r"/multiprocessing/(popen|process)", r".*(join|wait|poll)", ThreadState.CHILD),
@@ -47,6 +49,26 @@ _PYTHON: tuple[tuple[str, str, ThreadState], ...] = (
 _PYTHON_COMPILED = tuple(
     (re.compile(path), re.compile(function), thread_state)
     for path, function, thread_state in _PYTHON
+)
+
+# What frameworks call that wait for other ranks in native code, where the waiting itself has no
+# frame: tried on the innermost frame.
+_FRAMEWORKS: tuple[tuple[re.Pattern[str], re.Pattern[str], ThreadState], ...] = tuple(
+    (re.compile(path), re.compile(function), thread_state)
+    for path, function, thread_state in (
+        (r"(^|/)megatron/.*p2p_communication\.py$", r".*", ThreadState.P2P),
+        (r"(^|/)deepspeed/(runtime/)?(comm/|pipe/p2p\.py$)", r".*", ThreadState.COLLECTIVE),
+        (
+            r"(^|/)horovod/",
+            r".*(synchronize|allreduce|allgather|reducescatter|broadcast|alltoall|barrier|join)_?",
+            ThreadState.COLLECTIVE,
+        ),
+        (
+            r"(^|/)(vllm|sglang)/.*(distributed/|parallel_state\.py$)",
+            r".*(all_?reduce|all_?gather|reduce_?scatter|broadcast|send|recv|barrier|wait).*",
+            ThreadState.COLLECTIVE,
+        ),
+    )
 )
 
 _FINALIZE = re.compile(r"Py_Finalize|finalize_modules|__run_exit_handlers")
@@ -89,6 +111,15 @@ def by_python(frames: Iterable[Frame]) -> ThreadState | None:
     seen = [(split_source(frame.source)[0], frame.func) for frame in frames]
     for path, function, thread_state in _PYTHON_COMPILED:
         if any(path.search(p) and function.fullmatch(f) for p, f in seen):
+            return thread_state
+    return None
+
+
+def by_framework(frame: Frame) -> ThreadState | None:
+    """What the innermost frame shows where it is a framework's own wait for other ranks."""
+    path = split_source(frame.source)[0]
+    for at, function, thread_state in _FRAMEWORKS:
+        if at.search(path) and function.fullmatch(frame.func.rpartition(".")[2]):
             return thread_state
     return None
 

@@ -83,3 +83,21 @@ def _words(wait: Wait, culprits: RankSet) -> str:
     if wait.missing and wait.exact:
         return f"wait in {wait.what}, behind {of_ranks(wait.missing)}"
     return f"wait in {wait.what}"
+
+
+def unknown_words(waits: Sequence[Wait], views: Mapping[int, RankView]) -> str:
+    """Why nobody is named where files of some ranks are missing; "" where none is."""
+    absent = {rank: view.absent_reason for rank, view in views.items() if view.absent_reason}
+    if not absent or len(absent) == len(views):
+        return ""
+    ranks = RankSet.of(absent)
+    reasons = set(absent.values())
+    why = next(iter(reasons)) if len(reasons) == 1 else "no file of them could be used"
+    front = next((w for w in waits if w.exact and w.missing and not w.missing - ranks), None)
+    if front is None:
+        return f"no rank stands out, and nothing is known of {of_ranks(ranks)}: {why}"
+    it = "it" if len(front.missing) == 1 else "them"
+    return (
+        f"{of_ranks(front.missing)} may be late for {front.what}, or wait like the others: nothing "
+        f"is known of {it}: {why}"
+    )

@@ -9,7 +9,7 @@ from relkit.hang.activity import Activity
 from relkit.hang.groups import Group, GroupKey
 from relkit.hang.model import RankView
 from relkit.hang.transfers import Transfer, transfers_of
-from relkit.hang.words import torch_name
+from relkit.hang.words import of_ranks, torch_name
 from relkit.hook.model import Op, OpKind
 from relkit.ranks import RankSet
 
@@ -166,3 +166,38 @@ def _components(edges: Mapping[int, Sequence[int]]) -> list[list[int]]:
             elif peer in on_path:
                 low[node] = min(low[node], order[peer])
     return components
+
+
+def common_blocker(
+    waits: Sequence[Wait], views: Mapping[int, RankView]
+) -> tuple[int, tuple[str, ...]] | None:
+    """The absent rank that is the only common member of groups that all wait for it, and why.
+
+    That one file is missing proves nothing. That two groups, which share no other rank, wait in
+    calls that all their other members have made, and nobody waits in anything else, does.
+
+    Args:
+        waits: all of the job; views: of all ranks.
+    """
+    absent = RankSet.of(rank for rank, view in views.items() if view.absent_reason)
+    exact = [wait for wait in waits if wait.exact]
+    suspects = {rank for wait in exact for rank in wait.missing & absent}
+    if len(suspects) != 1 or len(exact) != len(waits):
+        return None
+    (suspect,) = suspects
+    waiting = [wait for wait in exact if wait.missing == RankSet.of([suspect])]
+    members = {_members(wait): wait for wait in reversed(waiting)}
+    common = RankSet.of(views)
+    for ranks in members:
+        common &= ranks
+    if len(members) < 2 or common != RankSet.of([suspect]):
+        return None
+    reasons = [
+        f"{of_ranks(wait.waiters)} {'waits' if len(wait.waiters) == 1 else 'wait'} in {wait.what}"
+        for wait in members.values()
+    ]
+    return suspect, (*reasons, "it is the only rank that all of these need")
+
+
+def _members(wait: Wait) -> RankSet:
+    return wait.waiters | wait.missing if wait.group is None else wait.group.ranks

@@ -14,7 +14,6 @@ from relkit.flight_recorder.analyze import (
     NoDumps,
     find_sources,
     judged,
-    without_unneeded_absence,
 )
 from relkit.flight_recorder.plain_data import BadFlightDump
 from relkit.flight_recorder.source_findings import with_sources
@@ -261,8 +260,8 @@ def _judged_again(
     views_now = _views(world_size, rows, _with_recorders(dumps, kept, notes))
     timeout_s = 0.0 if newest is None else float(newest.facts["hang_timeout_s"])
     trigger = "" if newest is None else str(newest.facts["trigger"])
-    job = JobView(job_id, world_size, views_now, timeout_s, trigger)
-    verdict = without_unneeded_absence(attribute(job))
+    job = JobView(job_id, world_size, views_now, timeout_s, trigger, is_from_files=True)
+    verdict = attribute(job)
     captured_s = max((dump.captured_unix_ns for dump in dumps), default=0) / 1e9
     report = hang_report(
         job,

@@ -57,7 +57,7 @@ def hang_picture(
     """
     views = {view.rank: view for view in job.ranks}
     activities = {
-        rank: classify(view.dump, view.hook.in_flight if view.hook else ())
+        rank: classify(view.dump, view.hook.in_flight if view.hook else None)
         for rank, view in views.items()
     }
     culprits = RankSet.of(culprit.rank for culprit in verdict.culprits)

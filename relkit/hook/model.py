@@ -29,6 +29,7 @@ class Communicator:
         rank: this process's rank in the group; size: ranks in the group.
         name: the group's job-wide name ("0" is torch's default group), "" where not known.
         seq: sequence number of the newest collective started on it (-1 for none).
+        done: all collectives up to this number have ended, where a recorder counts that; else 0.
     """
 
     index: int
@@ -36,6 +37,7 @@ class Communicator:
     size: int
     name: str = ""
     seq: int = -1
+    done: int = 0
 
 
 @dataclass(frozen=True, slots=True)

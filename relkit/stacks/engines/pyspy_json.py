@@ -54,6 +54,15 @@ def parse(output: bytes) -> list[tuple[ThreadStack, tuple[SpyFrame, ...]]]:
         document = parse_json(output)
     except ValueError as error:
         raise CaptureFailed("py-spy: its output is not JSON") from error
+    return [(thread, frames) for _, thread, frames in threads_of(document)]
+
+
+def threads_of(document: object) -> list[tuple[int, ThreadStack, tuple[SpyFrame, ...]]]:
+    """The same of a document that was read already, each with the id of its process; 0 for none.
+
+    Raises:
+        CaptureFailed: it is not py-spy's.
+    """
     if not isinstance(document, list):
         raise CaptureFailed("py-spy: its output is not a list of threads")
     threads = []
@@ -69,5 +78,5 @@ def parse(output: bytes) -> list[tuple[ThreadStack, tuple[SpyFrame, ...]]]:
             owns_gil=plain.get("owns_gil") is True,
         )
         frames = tuple(_frame(item) for item in plain["frames"] if isinstance(item, dict))
-        threads.append((thread, frames))
+        threads.append((_number(plain.get("pid")), thread, frames))
     return threads

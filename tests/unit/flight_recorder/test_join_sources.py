@@ -187,7 +187,8 @@ def test_logs_of_an_earlier_attempt(tmp_path: Path) -> None:
     assert [Path(text.partition(":")[0]).name for text in report.facts["sources"]["left_out"]] == [
         "attempt_2"
     ]
-    assert blamed(tmp_path) == [(1, Category.ABSENT)]
+    assert report.findings[0].id == "RK-HANG-010"
+    assert report.findings[0].title.startswith("rank 1 may be late for all_reduce #50")
 
 
 def test_stacks_of_an_earlier_incident(tmp_path: Path) -> None:

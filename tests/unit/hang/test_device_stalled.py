@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from relkit.hang.attribute import attribute
 from relkit.hang.model import Category, JobView
 from relkit.hook.model import Communicator, HookState, Op, OpKind
@@ -78,3 +80,18 @@ def test_no_device_in_it_names_nobody() -> None:
     verdict = attribute(job([view(rank, WORLD, hook=each) for rank, each in enumerate(hooks)]))
     assert verdict.culprits == ()
     assert "no device has begun it" in verdict.inconclusive
+
+
+@pytest.mark.parametrize("names", [("broadcast",), ("allreduce", "other")])
+def test_what_its_group_disagrees_about_accuses_no_device(names: tuple[str, ...]) -> None:
+    """Another call under the same number ends, or does not, for reasons of its own."""
+    hooks = []
+    for rank in range(WORLD):
+        name = names[-1] if rank == CULPRIT else "allreduce"
+        ended = op(name, 7, age_s=11.0)
+        flying = on_device(op(name, 7, age_s=11.0, in_flight=True), queued=False)
+        groups = (Communicator(0, rank, WORLD, "4f1c", 7),)
+        done, open_ = ([], [flying]) if rank == CULPRIT else ([ended], [])
+        hooks.append(state(rank, WORLD, [op(seq=6, age_s=12.0), *done], open_, groups))
+    verdict = attribute(job([view(rank, WORLD, hook=each) for rank, each in enumerate(hooks)]))
+    assert Category.DEVICE not in {culprit.category for culprit in verdict.culprits}

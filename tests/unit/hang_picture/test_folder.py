@@ -78,7 +78,7 @@ def test_without_report_json_the_stacks_are_judged_again(tmp_path: Path) -> None
     assert (wait.value, wait.threshold) == (11.0, None)
 
 
-def test_a_folder_of_one_node_accuses_others_only_where_nobody_in_it_is_at_fault(
+def test_a_folder_of_one_node_accuses_no_rank_only_because_its_file_is_elsewhere(
     tmp_path: Path,
 ) -> None:
     write_hang(tmp_path, blocked_job(4))
@@ -89,9 +89,11 @@ def test_a_folder_of_one_node_accuses_others_only_where_nobody_in_it_is_at_fault
     assert evidence.report.facts["culprits"] == [2]
     (tmp_path / "00002-00004.stacktrace").unlink()
     evidence = read_hang(tmp_path)
-    assert evidence.report.facts["culprits"] == [2, 3]
-    assert evidence.picture.blamed[0].category == "absent"
-    assert "no file of it in the folder" in evidence.picture.blamed[0].doing
+    assert evidence.report.facts["culprits"] == []
+    assert evidence.report.findings[0].id == "RK-HANG-010"
+    assert "nothing is known of them: no file of it in the folder" in (
+        evidence.report.findings[0].title
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,7 +216,7 @@ def test_the_commands_to_type_fit_the_folder(tmp_path: Path) -> None:
     assert blamed.commands[0] == f"less {tmp_path}/report.json"
     (tmp_path / "report.json").unlink()
     (blamed,) = read_hang(tmp_path).picture.blamed
-    assert blamed.category == "absent"
+    assert blamed.category == "inconclusive"
     for rank in range(4):
         plain = document(steps(6, shape=(2, 2)) if rank == 1 else steps(6))
         (tmp_path / "flight").mkdir(exist_ok=True)

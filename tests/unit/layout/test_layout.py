@@ -73,7 +73,9 @@ ALLOWED: Mapping[str, str] = {
     "relkit.flash_checkpoint.sharded": "ground relkit.checkpoint",
     "relkit.flash_checkpoint.slots": "ground",
     "relkit.fleet": "ground",
-    "relkit.flight_recorder": "ground relkit.hang relkit.hook relkit.stacks",
+    "relkit.flight_recorder": (
+        "ground relkit.hang relkit.hook relkit.stacks relkit.stacks.engines"
+    ),
     "relkit.hang": "ground relkit.hook relkit.post_mortem relkit.stacks",
     "relkit.hang.collect": "ground relkit.fleet relkit.hang relkit.stacks",
     "relkit.hang.columns": "relkit.hook",

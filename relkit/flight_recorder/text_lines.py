@@ -1,0 +1,92 @@
+"""The bytes of a log -> its lines, whatever wrote them and however long they are; pure."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+
+from relkit.text.foreign_json import parse_json
+
+# A longer piece is a progress bar of megabytes: what is of use stands at its end. Of a message of
+# torch's it is the begin that counts.
+LONGEST = 1 << 17
+# A log of docker's or of a collector's: an object a line, with a text in it.
+_OBJECT = re.compile(rb'\s*\{\s*"(log|stream|time|timestamp|@timestamp|ts|message|msg|level)"\s*:')
+_TEXTS = ("log", "message", "msg")
+_MAX_OBJECT_BYTES = 1 << 20
+# What Kubernetes puts ahead of each line: `2026-01-01T00:00:00.0Z stderr F `.
+_CRI = re.compile(
+    r"\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ", re.ASCII
+)
+# Where torch's own messages begin, wherever in a line: several writers share it.
+_BEGINS = re.compile(r"(?=\[rank\d{1,7}\]:)|(?<!\]:)(?<!\]: )(?=\[[EWIF]\d{0,4} )", re.ASCII)
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def is_log_of_objects(head: bytes) -> bool:
+    """Whether a file begins as a log does that has a JSON object a line, such as docker's.
+
+    Args:
+        head: its first bytes.
+    """
+    return _OBJECT.match(head) is not None
+
+
+def lines_of(data: bytes) -> Iterator[str]:
+    """The lines of a log, without what collectors of logs put around them.
+
+    A carriage return ends a line as well, and so does the begin of a message of torch's.
+
+    Args:
+        data: of the log, UTF-8 or UTF-16.
+    """
+    if data.startswith(_UTF_16):
+        data = data.decode("utf-16", "replace").encode("utf-8", "replace")
+    begun = ""
+    # One after the other: of a file of short lines a list would take many times its size.
+    for raw in io.BytesIO(data):
+        text = _logged(raw)
+        if text is None:
+            text = raw.decode("utf-8", "replace")
+        elif not text.endswith("\n") and len(begun) < LONGEST:
+            # Docker cuts long lines into several objects.
+            begun += text
+            continue
+        yield from _pieces(begun + text)
+        begun = ""
+    if begun:
+        yield from _pieces(begun)
+
+
+def _logged(raw: bytes) -> str | None:
+    """The text of one object, with a line end where its line ends; None where the line is none."""
+    if len(raw) > _MAX_OBJECT_BYTES or not _OBJECT.match(raw):
+        return None
+    try:
+        plain = parse_json(raw)
+    except ValueError:
+        return None
+    if not isinstance(plain, dict):
+        return None
+    key = next((key for key in _TEXTS if isinstance(plain.get(key), str)), "")
+    # Docker alone cuts long lines, and leaves their ends in the text.
+    return plain["log"] if key == "log" else f"{plain[key]}\n" if key else None
+
+
+def _pieces(text: str) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        end = text.find("\r", start)
+        end = len(text) if end < 0 else end
+        if not text[start:end].isspace():
+            yield from _messages(text[start:end])
+        start = end + 1
+
+
+def _messages(line: str) -> Iterator[str]:
+    if (cri := _CRI.match(line)) is not None:
+        line = line[cri.end() :]
+    for part in _BEGINS.split(line) if "[" in line else (line,):
+        if part:
+            yield part[:LONGEST] if part.startswith("[") else part[-LONGEST:]
