@@ -85,6 +85,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.ttp:ttp",
         "Look at a job under try-to-persist on this host, or have it saved and ended.",
     ),
+    "why": (
+        "relkit.commands.why:why",
+        "Say why a job failed or hung, from whatever it left behind.",
+    ),
 }
 
 # Started by other commands, and by nobody who would look for it in `relkit --help`.

@@ -43,6 +43,7 @@ DOCS_PAGES = {
     "STRAG": "straggler",
     "TOP": "topology",
     "TTP": "ttp",
+    "WHY": "why",
 }
 
 _ORDER = (Status.SKIP, Status.OK, Status.WARN, Status.UNKNOWN, Status.FAIL)

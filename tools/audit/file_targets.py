@@ -27,12 +27,14 @@ from relkit.straggler.present.metrics import metrics_of
 from relkit.straggler.present.report import straggler_report
 from relkit.straggler.transport import control, history
 from relkit.straggler.transport.control_settings import Control
+from relkit.why.explain import explain
 from tests.reports.straggler_jobs import job
 from tests.unit.flight_recorder.flight_builders import document, entry, steps
 from tests.unit.flight_recorder.test_join_sources import idle, timed_out
 from tests.unit.flight_recorder.test_spy_text import NATIVE, OLD, SHORT
 from tests.unit.hook.test_reader import blank, put, slot
 from tests.unit.netcheck.test_report import result as check_result
+from tests.unit.why.job_logs import LOGS
 from tools.audit.target import Run, Target, reads_file, writer
 
 # Of the three files of a saved check.
@@ -219,6 +221,15 @@ def _read_beside(folder: Path, name: str) -> Run:
     return run
 
 
+def _why_texts(_: Path) -> list[bytes]:
+    texts = [log.text for log in LOGS.values()]
+    return [*(text.encode() for text in texts), texts[0].encode("utf-16")]
+
+
+def _read_why(folder: Path) -> Run:
+    return reads_file("job.log", lambda path: explain([path]))(folder)
+
+
 def _read_flight(folder: Path) -> Run:
     # The other rank's is as it should be.
     (folder / "dump_1").write_bytes(_flight_pickles(folder)[1])
@@ -244,6 +255,7 @@ TARGETS = (
     Target("reports", "reports, recordings, settings", _jsons, _read_json, "json"),
     Target("spy", "texts of py-spy", _spy_texts, _read_spy),
     Target("watchdog", "logs of NCCL's watchdog", _watchdog_logs, _read_watchdog),
+    Target("why", "logs and whatever else a job leaves", _why_texts, _read_why, "text"),
     Target("flight", "flight-recorder dumps (pickles)", _flight_pickles, _read_flight),
     Target("flight-json", "flight-recorder dumps (JSON)", _flight_jsons, _read_flight, "json"),
 )

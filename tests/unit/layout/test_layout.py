@@ -29,7 +29,7 @@ ALLOWED: Mapping[str, str] = {
         "relkit.launch.recovery relkit.launch.straggler relkit.linkcheck relkit.net "
         "relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
         "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.straggler.transport "
-        "relkit.ttp reports reports.hangs reports.networks"
+        "relkit.ttp relkit.why reports reports.hangs reports.networks"
     ),
     "commands.launch_parts": (
         "ground commands.shared relkit.accounting relkit.flash_checkpoint.replicas relkit.launch "
@@ -174,6 +174,7 @@ ALLOWED: Mapping[str, str] = {
     ),
     "relkit.trainer.telemetry": "ground",
     "relkit.ttp": "ground relkit.checkpoint relkit.hook relkit.net",
+    "relkit.why": "ground relkit.flight_recorder relkit.hang relkit.why.rules",
     "reports": "ground relkit.accounting relkit.stacks reports.drawing reports.flames",
     "reports.drawing": "ground relkit.stacks",
     "reports.flames": "ground relkit.stacks reports.drawing",

@@ -1,0 +1,127 @@
+"""Who wrote what: prefixes, launchers' tables and process ids together name ranks; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relkit.ranks import RankSet
+from relkit.why.model import Ended, Evidence, Sighting, Speaker
+from relkit.why.rules.told import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """A process that speaks in the files.
+
+    Args:
+        rank: the global one, None where nothing tells it.
+        name: for people: `rank 3`, `local rank 2 of node7`, `pod trainer-1`, `job.log`.
+    """
+
+    rank: int | None
+    name: str
+
+
+class Actors:
+    """Names who wrote a line.
+
+    Args:
+        evidence: of the whole job: who is a rank shows only in all of it.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        speakers = evidence.speakers
+        marked = any(s.rank is not None or s.local_rank is not None for s in speakers)
+        self._tasks_are_nodes = marked or any(e.local_rank is not None for e in evidence.ended)
+        hosts = {s.host for s in speakers if s.host} | {e.host for e in evidence.ended if e.host}
+        nodes = {s.task for s in speakers if s.task is not None and s.local_rank is not None}
+        pairs = [e for e in evidence.ended if e.rank is not None and e.local_rank is not None]
+        self._is_single_node = (
+            len(hosts) < 2 and len(nodes) < 2 and all(e.rank == e.local_rank for e in pairs)
+        )
+        self._by_local = {(e.host, e.local_rank): e.rank for e in pairs}
+        self._by_pid = {e.pid: e for e in evidence.ended if e.pid}
+        self._first = _first_of(evidence.ended)
+        self._nameless = {s.path for s in evidence.sightings if s.speaker == Speaker()}
+
+    def of(self, sighting: Sighting) -> Actor:
+        """Who a line is about, as far as anything shows."""
+        speaker = sighting.speaker
+        rank = self._rank(speaker)
+        if rank is None and sighting.pid and sighting.pid in self._by_pid:
+            rank = self._of_ended(self._by_pid[sighting.pid])
+        if rank is None and speaker == Speaker() and self._is_of_first(sighting):
+            rank = self._first.rank if self._first else None
+        if rank is not None:
+            return Actor(rank, f"rank {rank}")
+        return Actor(None, self._words(speaker, sighting))
+
+    def of_speaker(self, speaker: Speaker) -> Actor | None:
+        """The rank that writes with these prefixes; None where they name none."""
+        rank = self._rank(speaker)
+        return None if rank is None else Actor(rank, f"rank {rank}")
+
+    def of_ended(self, ended: Ended) -> Actor:
+        """Whom a launcher speaks of."""
+        rank = self._of_ended(ended)
+        if rank is not None:
+            return Actor(rank, f"rank {rank}")
+        return Actor(None, f"a process of {ended.host}" if ended.host else "a process")
+
+    def _of_ended(self, ended: Ended) -> int | None:
+        if ended.rank is not None:
+            return ended.rank
+        return self._rank(Speaker(local_rank=ended.local_rank, host=ended.host))
+
+    def _rank(self, speaker: Speaker) -> int | None:
+        if speaker.rank is not None:
+            return speaker.rank
+        if speaker.local_rank is not None:
+            known = self._by_local.get((speaker.host, speaker.local_rank))
+            if known is None and self._is_single_node:
+                known = speaker.local_rank
+            return known
+        return None if self._tasks_are_nodes else speaker.task
+
+    def _is_of_first(self, sighting: Sighting) -> bool:
+        """Whether a line without a name can only be of the process that torchrun saw first."""
+        first = self._first
+        return (
+            first is not None
+            and sighting.kind is Kind.ROOT
+            and self._nameless <= {first.path}
+            and len(self._nameless) == 1
+        )
+
+    @staticmethod
+    def _words(speaker: Speaker, sighting: Sighting) -> str:
+        of_host = f" of {speaker.host}" if speaker.host else ""
+        if speaker.local_rank is not None:
+            node = f" of node {speaker.task}" if speaker.task is not None else of_host
+            return f"local rank {speaker.local_rank}{node}"
+        if speaker.task is not None:
+            return f"task {speaker.task}"
+        if speaker.host:
+            return f"process {speaker.pid} of {speaker.host}" if speaker.pid else speaker.host
+        return f"process {speaker.pid}" if speaker.pid else str(sighting.path)
+
+
+def _first_of(ended: Sequence[Ended]) -> Ended | None:
+    """The process that torchrun's table calls the first, where all tables agree."""
+    firsts = {e.rank: e for e in ended if e.is_first and e.rank is not None}
+    return next(iter(firsts.values())) if len(firsts) == 1 else None
+
+
+def ranks_in_words(ranks: Sequence[int]) -> str:
+    """`rank 2`, `ranks 0-3`."""
+    return RankSet.of(ranks).in_words()
+
+
+def in_words(actors: Sequence[Actor]) -> str:
+    """`ranks 0-3, node7`."""
+    ranks = RankSet.of(actor.rank for actor in actors if actor.rank is not None)
+    names = [actor.name for actor in actors if actor.rank is None]
+    shown = list(dict.fromkeys(names))
+    more = [f"{len(shown) - 4} more"] if len(shown) > 4 else []
+    return ", ".join([*([ranks.in_words()] if ranks else []), *shown[:4], *more])

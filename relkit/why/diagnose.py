@@ -1,0 +1,245 @@
+"""All that a job's files say -> the cause, whose it was, and how sure that is; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from relkit.why.actors import Actor, Actors, in_words, ranks_in_words
+from relkit.why.missing import missing_of
+from relkit.why.model import Answer, Clock, Ended, Evidence, Sighting
+from relkit.why.rules.causes import CAUSES
+from relkit.why.rules.exceptions import GENERIC
+from relkit.why.rules.told import Kind
+
+# Where a rank hung, these say only what became of it.
+AFTER_A_HANG = frozenset(
+    ("collective-timeout", "time-limit", "cancelled", "killed", "interrupted", "peer-lost", "abort")
+)
+_BY_KIND = {Kind.ROOT: 0.9, Kind.WEAK: 0.55, Kind.CONSEQUENCE: 0.25, Kind.LAUNCHER: 0.4}
+_MAX_REASONS = 8
+# Below that an answer is a guess, and accuses nobody.
+SURE = 0.5
+_SIGNALS = {9: "killed", 11: "segfault", 7: "segfault", 4: "segfault", 8: "segfault", 6: "abort"}
+# What a launcher sends to those that are left.
+_BY_LAUNCHER = (-15, 143)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A line, and who it is about."""
+
+    sighting: Sighting
+    actor: Actor
+
+
+def diagnose(evidence: Evidence) -> Answer:
+    """The answer of one job."""
+    actors = Actors(evidence)
+    told = [_Told(s, actors.of(s)) for s in evidence.sightings if s.kind is not Kind.MENTION]
+    told += _of_launchers(evidence.ended, actors, told)
+    told = _without_explained(told)
+    ordered = _in_order(told)
+    strongest = min((t.sighting.kind.value for t in ordered), default=None)
+    firsts = _firsts(ordered)
+    if strongest is None:
+        return _by_hang(evidence, _nothing(evidence), firsts)
+    best = [t for t in ordered if t.sighting.kind.value == strongest]
+    chosen = best[0]
+    alike = [t for t in best if t.sighting.cause == chosen.sighting.cause]
+    others = [t for t in best if t.sighting.cause != chosen.sighting.cause]
+    answer = _answer(evidence, actors, chosen, alike, others, firsts)
+    return _by_hang(evidence, answer, firsts)
+
+
+def _of_launchers(ended: Sequence[Ended], actors: Actors, told: Sequence[_Told]) -> list[_Told]:
+    """What a launcher's exit codes say of ranks that say nothing themselves."""
+    made = []
+    speak = {t.actor for t in told if t.sighting.kind in (Kind.ROOT, Kind.WEAK)}
+    for each in ended:
+        code = each.exit_code
+        actor = actors.of_ended(each)
+        if not code or code in _BY_LAUNCHER or actor in speak:
+            continue
+        number = -code if code < 0 else code - 128 if 128 < code < 160 else 0
+        cause = _SIGNALS.get(number, "launcher")
+        kind = Kind.WEAK if cause != "launcher" else Kind.LAUNCHER
+        text = f"the launcher says that {actor.name} ended with exit code {code}"
+        made.append(
+            _Told(
+                Sighting(
+                    cause, kind, text, each.path, each.line, each.line, clock=each.clock,
+                    pid=each.pid,
+                ),
+                actor,
+            )
+        )  # fmt: skip
+    return made
+
+
+def _without_explained(told: Sequence[_Told]) -> list[_Told]:
+    """Without what another cause, which is seen as well, explains."""
+    seen = {t.sighting.cause for t in told if t.sighting.kind in (Kind.ROOT, Kind.WEAK)}
+    kept = []
+    for each in told:
+        cause = CAUSES.get(each.sighting.cause)
+        is_explained = cause is not None and bool(seen & set(cause.follows))
+        weaker = replace(each.sighting, kind=Kind.CONSEQUENCE)
+        kept.append(replace(each, sighting=weaker) if is_explained else each)
+    return kept
+
+
+def _in_order(told: Sequence[_Told]) -> list[_Told]:
+    """The first that happened first, as far as clocks or a common file show it.
+
+    Where neither does, what names a cause comes before what is general.
+    """
+    if len({t.sighting.clock.kind if t.sighting.clock else "" for t in told}) == 1 and told:
+        clocks = [t.sighting.clock for t in told]
+        if all(clocks):
+            return sorted(told, key=lambda t: (_at(t.sighting.clock), t.sighting.offset))
+    if len({t.sighting.path for t in told}) == 1:
+        return sorted(told, key=lambda t: (t.sighting.offset, t.sighting.line))
+    return sorted(
+        told,
+        key=lambda t: (
+            t.sighting.kind.value,
+            t.sighting.cause in GENERIC,
+            t.actor.rank is None,
+            t.actor.rank or 0,
+            str(t.sighting.path),
+            t.sighting.offset,
+        ),
+    )
+
+
+def _at(clock: Clock | None) -> float:
+    return clock.at_s if clock is not None else 0.0
+
+
+def _is_ordered(told: Iterable[_Told]) -> bool:
+    """Whether it is known which of these came first."""
+    clocks = [t.sighting.clock for t in told]
+    if len({t.sighting.path for t in told}) <= 1:
+        return True
+    return all(clocks) and len({clock.kind for clock in clocks if clock}) == 1
+
+
+def _firsts(ordered: Sequence[_Told]) -> dict[str, Sighting]:
+    """By who wrote it, the first error: its own before what it met of others."""
+    firsts: dict[str, Sighting] = {}
+    for each in ordered:
+        known = firsts.get(each.actor.name)
+        if known is None or each.sighting.kind.value < known.kind.value:
+            firsts[each.actor.name] = each.sighting
+    return firsts
+
+
+def _answer(
+    evidence: Evidence,
+    actors: Actors,
+    chosen: _Told,
+    alike: Sequence[_Told],
+    others: Sequence[_Told],
+    firsts: dict[str, Sighting],
+) -> Answer:
+    sighting = chosen.sighting
+    cause = CAUSES[sighting.cause]
+    whose = list(dict.fromkeys(t.actor for t in alike))
+    everyone = {a.rank for a in map(actors.of_speaker, evidence.speakers) if a is not None}
+    ranks = tuple(sorted({a.rank for a in whose if a.rank is not None}))
+    is_known = sighting.kind in (Kind.ROOT, Kind.WEAK) and not cause.whole_job
+    if sighting.kind is Kind.WEAK and sighting.cause == "collective-timeout":
+        is_known = False
+    is_everyone = len(ranks) > 1 and set(ranks) >= everyone
+    confidence = _confidence(chosen, alike, others, evidence)
+    # A false word costs more than none.
+    culprits = ranks if is_known and not is_everyone and confidence >= SURE else ()
+    who = in_words(whose) if is_known else "nobody"
+    if is_known and is_everyone:
+        who = f"every rank ({in_words(whose)}), so none in particular"
+    return Answer(
+        cause=sighting.cause,
+        culprits=culprits,
+        who=who,
+        place=_place(sighting),
+        reasons=_reasons(alike, others, evidence),
+        confidence=confidence,
+        missing=missing_of(sighting, evidence, has_rank=bool(culprits) or is_everyone),
+        first_of=firsts,
+        others=tuple(t.sighting for t in others),
+    )
+
+
+def _place(sighting: Sighting) -> str:
+    host = sighting.speaker.host
+    return sighting.code + (f" on {host}" if host and sighting.code else host)
+
+
+def _reasons(
+    alike: Sequence[_Told], others: Sequence[_Told], evidence: Evidence
+) -> tuple[str, ...]:
+    reasons = []
+    by_actor = {t.actor: t for t in reversed(alike)}
+    for each in dict.fromkeys(by_actor[t.actor] for t in alike):
+        at = f" (at {each.sighting.code})" if each.sighting.code else ""
+        reasons.append(f"{each.sighting.where}: {each.actor.name}: {each.sighting.text}{at}")
+    more = len(reasons) - _MAX_REASONS
+    reasons = reasons[:_MAX_REASONS] + ([f"and {more} more that say the same"] if more > 0 else [])
+    first = next((e for e in evidence.ended if e.is_first and e.rank is not None), None)
+    if first is not None:
+        reasons.append(
+            f"{first.path}:{first.line}: torchrun saw rank {first.rank} fail first, exit code "
+            f"{first.exit_code}"
+        )
+    if others:
+        reasons.append(f"{len(others)} other failures are later, or less telling")
+    return tuple(reasons)
+
+
+def _confidence(
+    chosen: _Told, alike: Sequence[_Told], others: Sequence[_Told], evidence: Evidence
+) -> float:
+    score = _BY_KIND[chosen.sighting.kind]
+    if chosen.sighting.cause in GENERIC:
+        score -= 0.1
+    if chosen.actor.rank is None and not CAUSES[chosen.sighting.cause].whole_job:
+        score -= 0.1
+    if others and not _is_ordered([chosen, *others]):
+        score -= 0.25
+    elif others:
+        score -= 0.1
+    first = next((e for e in evidence.ended if e.is_first and e.rank is not None), None)
+    if first is not None and chosen.actor.rank is not None:
+        agrees = any(t.actor.rank == first.rank for t in alike)
+        score += 0.05 if agrees else -0.15
+    return round(min(max(score, 0.05), 0.95), 2)
+
+
+def _nothing(evidence: Evidence) -> Answer:
+    return Answer("", (), "nobody", "", (), 0.0, missing_of(None, evidence, has_rank=False), {}, ())
+
+
+def _by_hang(evidence: Evidence, answer: Answer, firsts: dict[str, Sighting]) -> Answer:
+    """Dumps and stacks know better than a time-out what it was that hung."""
+    hang = evidence.hang
+    if hang is None:
+        return answer
+    is_weak = not answer.cause or answer.cause in AFTER_A_HANG
+    is_weak = is_weak or (answer.confidence < 0.5 and not answer.culprits)
+    if hang.culprits and is_weak:
+        ranks = ranks_in_words(hang.culprits)
+        return Answer(
+            "hang", hang.culprits, ranks, "", (hang.sentence, *answer.reasons[:2]),
+            hang.score, (), firsts, answer.others,
+        )  # fmt: skip
+    if hang.sentence and not answer.cause:
+        return replace(answer, cause="hang", reasons=(hang.sentence,), confidence=0.3)
+    agrees = set(hang.culprits) & set(answer.culprits)
+    if agrees:
+        return replace(
+            answer,
+            reasons=(*answer.reasons, f"the other ranks agree: {hang.sentence}"),
+            confidence=min(0.95, answer.confidence + 0.05),
+        )
+    return answer

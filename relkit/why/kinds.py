@@ -1,0 +1,143 @@
+"""What a file is, by its content; its name is a hint at most. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from relkit.text.foreign_json import parse_json
+from relkit.why.error_file import is_error_file
+from relkit.why.scheduler_text import is_accounting, is_pod_description
+
+
+class FileKind(Enum):
+    """The value is what the list of files calls it."""
+
+    LOG = "log"
+    KERNEL_LOG = "log of a kernel"
+    DUMP = "dump of the flight recorder"
+    STACKS = "stacks"
+    ERROR_FILE = "torchelastic's error file"
+    ACCOUNTING = "sacct's accounting"
+    POD = "description of a pod"
+    NONE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """What a file is.
+
+    Args:
+        kind: NONE for one that cannot be used; why: the reason for that.
+        has_stacks: a log in which stacks stand as well.
+    """
+
+    kind: FileKind
+    why: str = ""
+    has_stacks: bool = False
+
+
+_MAGIC = (
+    (b"\x7fELF", "a core file or a program: `gdb PROGRAM FILE -batch -ex bt` shows a core's stack"),
+    (b"PK\x03\x04", "a zip archive or a checkpoint, no log"),
+    (b"BZh", "packed with bzip2: unpack it first"),
+    (b"\xfd7zXZ", "packed with xz: unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "packed with zstd: unpack it first"),
+    (b"\x89PNG", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"%PDF", "a PDF"),
+    (b"\x93NUMPY", "an array of numpy"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"SQLite format", "a data base"),
+)
+_STACKS = (
+    re.compile(r"^\s*(?:\[rank\d+\]:? ?)?Thread (?:0x)?[0-9A-Fa-f]+.{0,40}\((?:active|idle)", re.M),
+    re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+ .{0,40}\(most recent call first\)", re.M),
+    re.compile(r"^Traceback for thread \d+", re.M),
+    re.compile(r"^#\d+ +(?:0x[0-9a-f]+ in )?\S+ \(.{0,200}\)(?: (?:at|from) \S+)?$", re.M),
+)
+_OF_STACKS = re.compile(
+    r"\s{2,}\S|Thread |Current thread|Process \d|Python v|#\d+ |Traceback for|Timeout \(|"
+    r"\[(?:New )?(?:LWP|Thread)|\W*rank\W*\d+\W*$",
+    re.IGNORECASE,
+)
+_SPOKEN = re.compile(r"Fatal Python error|\(most recent call last\)|ProcessGroup\w+\.cpp")
+_KERNEL = re.compile(r"^(?:<\d>)?\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:|\bkernel: ", re.M)
+_SOURCE = re.compile(
+    r"^(?:from [\w.]+ import |import \w|def \w+\(|class \w+[(:]|@\w|#!|# ?include <|"
+    r"#SBATCH |export \w+=|set -[euxo])",
+    re.M,
+)
+_MARKDOWN = re.compile(r"^#{1,4} \w|^```|^\[.{1,60}\]\(|^\|.*\|$", re.M)
+_DUMP_KEYS = frozenset(("entries", "pg_config", "pg_status", "nccl_version", "comm_lib_version"))
+
+
+def sort_file(head: bytes, text: bytes) -> Sorted:
+    """What a file is.
+
+    Args:
+        head: its first bytes as on the disk; text: the same, unpacked and as UTF-8.
+    """
+    if not head:
+        return Sorted(FileKind.NONE, "it is empty")
+    for magic, why in _MAGIC:
+        if head.startswith(magic):
+            return Sorted(FileKind.NONE, why)
+    if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05":
+        return Sorted(FileKind.DUMP)
+    if head[:1] == b"\x80" or text.count(0) > len(text) // 64 + 8:
+        return Sorted(FileKind.NONE, "binary data of a kind that is not read")
+    shown = text.decode("utf-8", "replace")
+    if not shown.strip():
+        return Sorted(FileKind.NONE, "it holds nothing but blanks")
+    if shown.lstrip()[:1] in "{[" and (made := _json(shown)) is not None:
+        return made
+    return _sort_text(shown)
+
+
+def _json(shown: str) -> Sorted | None:
+    """What a document of JSON is; None for text that only begins like one."""
+    try:
+        plain = parse_json(shown)
+    except ValueError:
+        cut = shown[:4096]
+        if any(f'"{key}"' in cut for key in _DUMP_KEYS):
+            return Sorted(FileKind.DUMP)
+        if re.match(r'\s*\[\s*\{\s*"pid"', cut) and "thread" in cut:
+            return Sorted(FileKind.STACKS)
+        first = shown.lstrip().partition("\n")[0]
+        if first.startswith("{") and not first.rstrip().endswith("}") and "\n" in shown:
+            return Sorted(FileKind.NONE, "damaged JSON, or of a kind that is not read")
+        return None
+    if isinstance(plain, dict):
+        if plain.keys() & _DUMP_KEYS:
+            return Sorted(FileKind.DUMP)
+        if is_error_file(plain):
+            return Sorted(FileKind.ERROR_FILE)
+        if plain.keys() & {"log", "msg"}:
+            return None
+    begin = plain[0] if isinstance(plain, list) and plain else None
+    if isinstance(begin, dict) and {"frames", "pid"} <= begin.keys():
+        return Sorted(FileKind.STACKS)
+    return Sorted(FileKind.NONE, "JSON of a kind that is not read")
+
+
+def _sort_text(shown: str) -> Sorted:
+    lines = shown.splitlines()
+    if is_accounting(lines):
+        return Sorted(FileKind.ACCOUNTING)
+    if is_pod_description(lines):
+        return Sorted(FileKind.POD)
+    filled = sum(bool(line.strip()) for line in lines)
+    if any(pattern.search(shown) for pattern in _STACKS):
+        in_stacks = sum(_OF_STACKS.match(line) is not None for line in lines)
+        is_all = in_stacks > 0.7 * filled and not _SPOKEN.search(shown)
+        return Sorted(FileKind.STACKS if is_all else FileKind.LOG, has_stacks=True)
+    if len(_SOURCE.findall(shown)) > max(1, filled // 12):
+        return Sorted(FileKind.NONE, "source code or a script, no log")
+    if len(_MARKDOWN.findall(shown)) > max(2, filled // 6):
+        return Sorted(FileKind.NONE, "a document, no log")
+    if len(_KERNEL.findall(shown)) > filled // 2:
+        return Sorted(FileKind.KERNEL_LOG)
+    return Sorted(FileKind.LOG)

@@ -1,0 +1,246 @@
+"""One log -> what it tells of failures, in one pass and with little memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from relkit.text.printable import printable_line
+from relkit.why.candidates import Line, Scanner, is_outlived, shape_of
+from relkit.why.clocks import clock_of
+from relkit.why.launcher_text import TABLE_LINES, LauncherText, begins_table
+from relkit.why.model import Clock, LogFacts, Sighting, Speaker
+from relkit.why.rules.exceptions import GENERIC, cause_of_exception
+from relkit.why.rules.line_rules import OFTEN_MENTIONED, OUTRIGHT, rule_of
+from relkit.why.rules.told import Kind
+from relkit.why.speakers import Prefixes, without_prefixes
+from relkit.why.tracebacks import Raised, Traceback, begins_traceback, new_traceback
+
+_MAX_SIGHTINGS = 20_000
+_MAX_SHAPES = 8192
+_MAX_OPEN = 4096
+_MAX_TRACEBACKS = 5_000
+_MAX_TEXT = 400
+# Of so many lines that say the same it is looked up to which step the log had come.
+_MAX_STEPS = 100
+# The end of a line is where errors stand that follow a progress bar.
+_MAX_MATCHED = 8192
+_WATCHDOG = ("ProcessGroup", "atchdog", "latest states", "lagging ranks")
+_LEVEL = re.compile(r"(?<![=\w])(?:WARN(?:ING)?|INFO|DEBUG)\b|\b\w*Warning:|Exception ignored in")
+_NCCL_WARN = "NCCL WARN"
+_HARMLESS = re.compile(
+    r"\b(?:retry(?:ing)?|retries|will (?:try|fall) |falling back|fallback|ignor(?:e|ing)|skipp?ing|"
+    r"optional|non-fatal|handled|deprecat\w+|0 (?:errors|failed|failures)|no errors?|"
+    r"error(?:s|_count)?[=: ]+0(?:\.0+)?)\b",
+    re.IGNORECASE,
+)
+_BARE_EXCEPTION = re.compile(
+    r"^(?:\w+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit|NotFound|Failed))(?:: ?(.*))?$"
+    r"|^(?:[a-z_]\w*\.)+([A-Z]\w*): (.*)$"
+)
+_RESTARTS = re.compile(
+    r"will restart worker group|restarting (?:the )?(?:worker|job|training)", re.I
+)
+_CODE = re.compile(
+    r"^\s*(?:raise |except |assert |return |def |class |if |import |from |try:|#|//|\* |>>> )"
+)
+
+
+class LogReader:
+    """Reads one log.
+
+    Args:
+        path: of it, for places; speaker: what its name shows of who wrote it.
+        prefixes: that its lines have.
+    """
+
+    def __init__(self, path: Path, speaker: Speaker, prefixes: Prefixes) -> None:
+        self._path, self._speaker, self._prefixes = path, speaker, prefixes
+        self.facts = LogFacts()
+        self._launcher = LauncherText(path, self.facts.ended)
+        self._kept: dict[tuple[Speaker, str, Kind], list[int]] = {}
+        self._shapes: dict[str, bool] = {}
+        self._open: dict[Speaker, Traceback] = {}
+        self._tracebacks = 0
+        self._table_until = 0
+        self._restarted_at = -1
+        self._scanner = Scanner(())
+
+    def read(self, pieces: Iterable[bytes]) -> LogFacts:
+        """All of it."""
+        scanner = self._scanner = Scanner(pieces)
+        for line in scanner:
+            self._line(line)
+            scanner.wants_all = bool(self._open) or line.number < self._table_until
+        for speaker in list(self._open):
+            self._close(speaker)
+        self._read_last()
+        facts = self.facts
+        facts.size_bytes, facts.lines = scanner.size_bytes, scanner.lines
+        facts.outlived = {
+            place
+            for place, each in enumerate(facts.sightings)
+            if each.offset < self._restarted_at
+            or is_outlived(each.offset, each.step, scanner.progress)
+        }
+        return facts
+
+    def _line(self, line: Line) -> None:
+        is_listened = bool(self._open) or line.number < self._table_until
+        speaker, text = self._said(line)
+        told = False
+        for part in text.split("\n") if "\n" in text else (text,):
+            told = self._part(line, speaker, part[-_MAX_MATCHED:]) or told
+        if not told and not is_listened and not self._open:
+            if len(self._scanner.known) >= _MAX_SHAPES:
+                self._scanner.known.clear()
+            self._scanner.known.add(shape_of(line.text.encode("utf-8", "replace")))
+
+    def _said(self, line: Line) -> tuple[Speaker, str]:
+        speaker, text = without_prefixes(line.text, self._prefixes, self._speaker)
+        if line.head and speaker == self._speaker:
+            speaker, _ = without_prefixes(line.head, self._prefixes, self._speaker)
+        if speaker not in self.facts.speakers and len(self.facts.speakers) < _MAX_OPEN * 4:
+            self.facts.speakers.add(speaker)
+        return speaker, text
+
+    def _part(self, line: Line, speaker: Speaker, text: str) -> bool:
+        """Read a line without its prefixes; whether it told anything."""
+        if not self.facts.has_watchdog and any(word in text for word in _WATCHDOG):
+            self.facts.has_watchdog = True
+        if _RESTARTS.search(text) is not None:
+            self._restarted_at = line.offset
+        if begins_table(text):
+            self._table_until = line.number + TABLE_LINES
+        before = len(self.facts.ended)
+        self._launcher.line(text, line.number, line.text)
+        told = len(self.facts.ended) > before or self._launcher.current is not None
+        known = self._open.get(speaker)
+        if known is not None:
+            taken = known.add(text, line.number, line.offset)
+            if known.is_done:
+                self._close(speaker)
+            if taken:
+                return True
+        if begins_traceback(text):
+            return self._begin(line, speaker, text)
+        return self._judge(line, speaker, text) or told
+
+    def _clock(self, line: Line) -> Clock | None:
+        clock = clock_of(line.text)
+        return clock_of(line.text[-120:]) if clock is None and self._prefixes.is_json else clock
+
+    def _begin(self, line: Line, speaker: Speaker, text: str) -> bool:
+        self._tracebacks += 1
+        if self._tracebacks > _MAX_TRACEBACKS or len(self._open) >= _MAX_OPEN:
+            # Of very many the last one counts: it may be what ended the job.
+            self._scanner.keeps_last_traceback = True
+            self.facts.note = (
+                f"of its tracebacks the first {_MAX_TRACEBACKS} and the last were read"
+            )
+            return True
+        self._open[speaker] = new_traceback(text, self._clock(line))
+        return True
+
+    def _read_last(self) -> None:
+        """The last traceback of very many."""
+        if self._scanner.last_traceback is None:
+            return
+        number, offset, data = self._scanner.last_traceback
+        self._tracebacks = 0
+        for further, text in enumerate(data.decode("utf-8", "replace").splitlines()):
+            self._line(Line(text, number + further, offset))
+        for other in list(self._open):
+            self._close(other)
+
+    def _close(self, speaker: Speaker) -> None:
+        """Of a chain of exceptions the one that tells most: of equals, the cause or the last."""
+        traceback = self._open.pop(speaker)
+        best: Sighting | None = None
+        for raised in traceback.raised:
+            sighting = self._of_exception(speaker, raised, traceback.clock)
+            if best is None or _tells_more(sighting, best, raised.chained):
+                best = sighting
+        if best is not None:
+            self._add(best)
+
+    def _of_exception(self, speaker: Speaker, raised: Raised, clock: Clock | None) -> Sighting:
+        text = raised.text
+        known = rule_of(text)
+        cause, kind = cause_of_exception(raised.name)
+        if known is not None:
+            rule = known[0]
+            # What an exception of another kind says in passing is not what it is.
+            if kind is not Kind.ROOT or cause in GENERIC or rule.kind is not Kind.LAUNCHER:
+                cause, kind = rule.cause, rule.kind
+        return Sighting(
+            cause=cause,
+            kind=kind,
+            text=printable_line(text)[:_MAX_TEXT],
+            path=self._path,
+            line=raised.line,
+            offset=raised.offset,
+            speaker=speaker,
+            clock=clock,
+            code=raised.code,
+        )
+
+    def _judge(self, line: Line, speaker: Speaker, text: str) -> bool:
+        """A line outside of tracebacks; whether a rule knows it."""
+        if not text or _CODE.match(text):
+            return False
+        known = rule_of(text)
+        pid = 0
+        if known is not None:
+            rule, match = known
+            cause, kind = rule.cause, rule.kind
+            pid = int(match.groupdict().get("pid") or 0)
+        elif (bare := _BARE_EXCEPTION.match(text.strip())) is not None:
+            cause, kind = cause_of_exception(bare[1] or bare[3])
+        else:
+            return False
+        if cause in OFTEN_MENTIONED and kind is Kind.ROOT and OUTRIGHT.match(text) is None:
+            kind = Kind.WEAK
+        level = _LEVEL.search(text)
+        if (level is not None and _NCCL_WARN not in text) or _HARMLESS.search(text) is not None:
+            kind = Kind.MENTION if cause != "nan" or _HARMLESS.search(text) else kind
+        self._add(
+            Sighting(
+                cause=cause,
+                kind=kind,
+                text=printable_line(text.strip())[:_MAX_TEXT],
+                path=self._path,
+                line=line.number,
+                offset=line.offset,
+                speaker=speaker,
+                clock=self._clock(line),
+                pid=pid,
+            )
+        )
+        return True
+
+    def _add(self, sighting: Sighting) -> None:
+        """Keep the first and the newest of each cause and speaker, and count them."""
+        key = (sighting.speaker, sighting.cause, sighting.kind)
+        kept = self._kept.setdefault(key, [])
+        sightings = self.facts.sightings
+        newest = sightings[kept[1]] if len(kept) == 2 else None
+        if newest is not None and newest.count > _MAX_STEPS:
+            step = newest.step
+        else:
+            step = self._scanner.step_before(sighting.offset)
+        if newest is not None:
+            sightings[kept[1]] = replace(sighting, count=newest.count + 1, step=step)
+        elif len(sightings) < _MAX_SIGHTINGS:
+            kept.append(len(sightings))
+            sightings.append(replace(sighting, step=step))
+
+
+def _tells_more(sighting: Sighting, best: Sighting, chained: str) -> bool:
+    if (sighting.cause in GENERIC) != (best.cause in GENERIC):
+        return sighting.cause not in GENERIC
+    if sighting.kind is not best.kind:
+        return sighting.kind.value < best.kind.value
+    return chained == "handling"

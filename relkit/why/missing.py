@@ -1,0 +1,44 @@
+"""What would make an answer surer, and the command that gets it; pure."""
+
+from __future__ import annotations
+
+from relkit.why.model import Evidence, Missing, Sighting
+from relkit.why.rules.causes import CAUSES
+from relkit.why.rules.told import Kind
+
+_LOGS = Missing(
+    "each rank's own output",
+    "torchrun --redirects 3 --log-dir DIR, or srun --output=log-%t.txt; then relkit why DIR",
+)
+_HANG = Missing(
+    "stacks or dumps, if the job hung",
+    "relkit stacks dump while it hangs; TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
+)
+_SCHEDULER = Missing(
+    "what the scheduler says of its end",
+    "sacct -j JOBID --format=JobID,State,ExitCode,NodeList; kubectl describe pod POD",
+)
+_KERNEL = Missing("the kernel's log of each host", "dmesg -T > dmesg-$(hostname).txt")
+_RECORD = Missing("the line of the program", "@record around main() (torch.distributed.elastic)")
+
+
+def missing_of(
+    sighting: Sighting | None, evidence: Evidence, *, has_rank: bool
+) -> tuple[Missing, ...]:
+    """What is not among the files and would tell more.
+
+    Args:
+        sighting: the line that the answer stands on, None where nothing was seen.
+        evidence: all that was read; has_rank: it is known whose the failure was.
+    """
+    if sighting is None:
+        return (_LOGS, _HANG, _SCHEDULER, _KERNEL)
+    cause = CAUSES[sighting.cause]
+    missing = [Missing(cause.missing, cause.command)] if cause.missing else []
+    if not has_rank and not cause.whole_job and not cause.missing:
+        missing.append(_LOGS)
+    if sighting.kind is Kind.LAUNCHER:
+        missing.append(_RECORD)
+    if not evidence.files:
+        missing.append(_LOGS)
+    return tuple(missing)

@@ -1,0 +1,500 @@
+"""Patterns of lines -> causes, the most telling first; the first that fits a line counts.
+
+Facts about the texts of Linux, CUDA, NCCL, torch, Python, Slurm, Kubernetes and Ray, each as short
+as tells it from others.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from relkit.why.rules.told import Kind
+
+_ROOT, _WEAK, _AFTER, _LAUNCHER = Kind.ROOT, Kind.WEAK, Kind.CONSEQUENCE, Kind.LAUNCHER
+
+
+@dataclass(frozen=True, slots=True)
+class LineRule:
+    """What a kind of line stands for.
+
+    Args:
+        cause: name in the table of causes; kind: how much it says.
+        words: lower case; a line that holds none of them is not looked at.
+        pattern: that must be in it; its group `pid` is the process that it is about.
+    """
+
+    cause: str
+    kind: Kind
+    words: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+
+def _rule(cause: str, kind: Kind, words: str, pattern: str) -> LineRule:
+    return LineRule(
+        cause, kind, tuple(words.split("|")), re.compile(pattern, re.IGNORECASE | re.ASCII)
+    )
+
+
+# Linux, and shells.
+_SYSTEM = (
+    _rule("oom-killer", _ROOT, "of memory", r"out of memory: kill(?:ed)? process (?P<pid>\d+)"),
+    _rule("oom-killer", _ROOT, "oom", r"oom-kill:.*\bpid=(?P<pid>\d+)"),
+    _rule("oom-killer", _ROOT, "oom", r"\boom[-_ ]?kill(?:ed|er)?\b(?!.*(?:disable|adj|score))"),
+    _rule("oom-killer", _ROOT, "of memory", r"^srun: error: .*\bout of memory$"),
+    _rule("oom-killer", _ROOT, "memory", r"exceeded (?:step |job )?memory limit"),
+    _rule("oom-killer", _ROOT, "memory", r"killed due to the node running low on memory"),
+    _rule("hardware", _ROOT, "xid", r"\bNVRM: Xid\b(?!.*:\s*(?:13|31|43|45)\b,)"),
+    _rule("device-error", _ROOT, "xid", r"\bNVRM: Xid\b.*:\s*(?:13|31)\b,"),
+    _rule("device-error", _AFTER, "xid", r"\bNVRM: Xid\b.*:\s*(?:43|45)\b,"),
+    _rule("hardware", _ROOT, "fallen", r"gpu (?:has )?fallen off the bus"),
+    _rule(
+        "hardware",
+        _ROOT,
+        "ecc|nvlink|hardware error|machine check",
+        r"uncorrectable (?:volatile )?ecc|double[- ]bit ecc|uncorrectable nvlink|"
+        r"\[hardware error\]|cuda error: hardware stack error|machine check exception",
+    ),
+    _rule("segfault", _ROOT, "segfault", r"(?:\[(?P<pid>\d+)\])?: segfault at [0-9a-f]+ ip"),
+    _rule("segfault", _ROOT, "traps:|trap ", r"\w\[(?P<pid>\d+)\] (?:general protection|trap )"),
+    _rule(
+        "segfault",
+        _ROOT,
+        "fault|bus error|illegal|sigsegv|sigbus|sigill|floating point",
+        r"fatal python error: (?:segmentation|bus|illegal|floating)|"
+        r"\bsegmentation fault\b|\bsigsegv\b|\bsigbus\b|\bsigill\b|\bsigfpe\b|"
+        r"\billegal instruction\b|\bfloating point exception\b.*core dumped|"
+        r"(?:^|: |\s)bus error(?:\s*\(core dumped\)|$)",
+    ),
+    _rule("disk-full", _ROOT, "no space", r"no space left on device|\benospc\b"),
+    _rule("disk-full", _ROOT, "quota", r"(?:disk )?quota exceeded|\bedquot\b|over quota"),
+    _rule(
+        "storage",
+        _ROOT,
+        "stale|i/o error|input/output|read-only|transport endpoint",
+        r"stale (?:nfs )?file handle|input/output error|read-only file system|"
+        r"buffer i/o error|transport endpoint is (?:not connected|shutdown)",
+    ),
+    _rule(
+        "too-many-files",
+        _ROOT,
+        "too many|temporarily unavailable|memlock|can't start new",
+        r"too many open files|can't start new thread|"
+        r"(?:fork|thread|process).*resource temporarily unavailable|memlock.*too low",
+    ),
+)
+
+# Schedulers.
+_SCHEDULERS = (
+    _rule(
+        "time-limit", _ROOT, "time limit|walltime|deadlineexceeded|term_runlimit",
+        r"due to time limit|job reached (?:its )?time limit|walltime .*exceeded|"
+        r"exceeded .*walltime|deadlineexceeded|term_runlimit|cancel\w+ .*time limit",
+    ),
+    _rule(
+        "preempted", _ROOT, "preempt|spot|reclaim",
+        r"due to preemption|\bpreempted\b|preempting pod|spot (?:instance )?(?:interruption|"
+        r"termination)|term_preempt",
+    ),
+    _rule(
+        "node-lost", _ROOT, "node|host",
+        r"due to node fail|node fail(?:ure|ed)\b|\bnode_fail\b|nodelost|node is not ready|"
+        r"node \S+ (?:is )?(?:down|unreachable|lost|not responding)|"
+        r"lost (?:connection|contact) (?:to|with) (?:node|host)|the node .*(?:is|has) died|"
+        r"^srun: error: .*\bnode failure|unexpectedly .*node.* terminated",
+    ),
+    _rule("preempted", _ROOT, "evict", r"\bevicted\b|taintmanagereviction|the node was low on"),
+    _rule(
+        "image", _ROOT, "imagepull|errimage|pull image",
+        r"imagepullbackoff|errimagepull|failed to pull image|invalidimagename",
+    ),
+    _rule("unschedulable", _ROOT, "failedscheduling|unschedulable|insufficient",
+          r"failedscheduling|\bunschedulable\b|\d+ insufficient \S+"),
+    _rule("cancelled", _WEAK, "cancelled", r"\bCANCELLED(?: AT| BY|\+| ON|\b)"),
+)  # fmt: skip
+
+# Devices.
+_DEVICES = (
+    _rule(
+        "device-assert",
+        _ROOT,
+        "device-side|assert",
+        r"device-side assert|\.cuh?:\d+:.*(?:block|thread): \[.*assertion\b|"
+        r"\.(?:hip|cuh?):\d+.*\bassertion .*failed",
+    ),
+    _rule(
+        "device-oom",
+        _ROOT,
+        "of memory|outofmemory|alloc|exhausted",
+        r"(?:cuda|hip|xpu|npu|mps|musa|device|gpu|torch)\S*[ :._].*out of memory|"
+        r"\boutofmemoryerror: (?!.*(?:killed|node))(?:cuda|hip|xpu|npu)|cuda_error_out_of_memory|"
+        r"cublas_status_alloc_failed|tried to allocate [\d.]+ ?[kmgt]i?b.*(?:gpu|npu|device|total)|"
+        r"resource_?exhausted(?:error)?:.*(?:memory|allocat)|"
+        r"oom when allocating|cudnn_status_alloc_failed",
+    ),
+    _rule(
+        "version",
+        _ROOT,
+        "version|insufficient|compatible|no kernel image|undefined symbol|glibc|capability|ptx|abi|"
+        "forward compat|too old|size changed",
+        r"driver/library version mismatch|driver version is insufficient|"
+        r"no kernel image is available|cuda capability sm_\d+ is not compatible|"
+        r"driver (?:on your system )?is too old|unsupported ptx|system has unsupported|"
+        r"undefined symbol|glibc(?:xx)?_[\d.]+'? not found|numpy\.(?:dtype|ndarray) size changed|"
+        r"version (?:mismatch|conflict)|(?:requires|required).* but (?:you have|found|got)\b|"
+        r"(?:compiled|built) (?:with|for|against) .*(?:but|while|differ|mismatch)|"
+        r"symbol .* version .* not defined|unsupported gpu architecture|"
+        r"mismatched? (?:nccl|cuda|torch) version|forward compatibility was attempted",
+    ),
+    _rule(
+        "device-missing",
+        _ROOT,
+        "no cuda|no hip|no nvidia|invalid device ordinal|visible|"
+        "no gpu|nvml|device driver|not compiled with cuda|device unavailable|busy or unavailable",
+        r"no cuda gpus are available|no hip gpus|no (?:cuda-capable|nvidia|usable) "
+        r"(?:device|driver|gpu)|found no nvidia driver|invalid device ordinal|"
+        r"not compiled with cuda enabled|could not select device driver|"
+        r"no cuda-capable device|nvml: driver not loaded|"
+        r"(?:devices?|gpus?) (?:is|are) busy or unavailable|no gpus? (?:found|available|detected)",
+    ),
+    _rule(
+        "device-mismatch",
+        _ROOT,
+        "device|input type",
+        r"(?:all|the) tensors? to be on the same device|same device, but found|"
+        r"input type .*cuda.* and weight type|input type .* and weight type .*cuda|"
+        r"must be on the same (?:device|gpu)|(?:is|are) on (?:the )?(?:cpu|cuda:\d).*"
+        r"(?:but|expected).*(?:cpu|cuda|device)|expected .* on (?:cpu|cuda).*(?:got|found|but)|"
+        r"device type of .* but .*device|module must have its parameters .* on device",
+    ),
+)
+
+# NCCL, gloo and what lies under them. What says that a peer has gone comes first.
+_NETWORK = (
+    _rule(
+        "peer-lost", _AFTER, "peer|socket|pipe|reset|remote|connection|abort|store|shutdown",
+        r"ncclremoteerror|remote process exited|(?:connection|socket).*(?:reset|closed|shut ?down) "
+        r"by (?:remote )?peer|connection closed by|connection reset|broken pipe|"
+        r"closed by (?:remote )?peer|recvbytes failed|sendbytes.*failed|failed to recv, got 0|"
+        r"recvvalue.*failed|nccl communicator was aborted|communicator .*(?:was|is) aborted|"
+        r"(?:socket|connection) (?:was |has been )?(?:closed|shut ?down)|"
+        r"tcpstore.*(?:connection|closed|shut)|could(?:n't| not) .*(?:store|heartbeat)|"
+        r"failed to (?:check|get).*(?:dump|store).*tcpstore|should dump.*tcpstore|"
+        r"remote host closed|peer .*(?:exited|died|gone)",
+    ),
+    _rule(
+        "peer-lost", _AFTER, "process|actor|worker|exit|terminat",
+        r"tear(?:ing)? (?:the )?(?:entire )?process down|taking the (?:entire )?process down|"
+        r"actor .*(?:died|is dead)|workercrashederror|actordiederror|"
+        r"to avoid (?:data )?inconsisten|another (?:rank|process|worker) (?:has )?(?:failed|died)|"
+        r"aborting due to .*(?:other|another|remote)",
+    ),
+    _rule(
+        "rendezvous", _ROOT, "rendezvous|rdzv|clients joined|tcpstore|connect|init_process_group|"
+        "store based barrier",
+        r"rendezvous(?:timeout|connection)error|rdzv.*time(?:d ?)?out|rendezvous.*timed? ?out|"
+        r"timed out .*(?:rendezvous|clients? (?:to )?join)|"
+        r"\d+/\d+ (?:clients|workers) (?:have )?joined|"
+        r"client socket has timed out .*connect|failed to connect to .*(?:store|master)|"
+        r"store[- ]based barrier.*tim|connect\w* to the c10d store (?:has )?failed|"
+        r"tcp client failed to connect|"
+        r"(?:could not|failed to|unable to) (?:reach|resolve|connect to) .*(?:master|rdzv|rendezv)|"
+        r"connect.*(?:master|rendezvous).*(?:refused|unreachable|name or service)",
+    ),
+    _rule("port-in-use", _ROOT, "in use",
+          r"address already in use|eaddrinuse|port \d+ is (?:already )?in use"),
+    _rule(
+        "collective-timeout", _WEAK, "time",
+        r"watchdog caught collective operation timeout|watchdog got stuck|"
+        r"(?:collective|operation|work\w*|wait\w*|monitoredbarrier|barrier).*timed? ?out|"
+        r"timed out waiting \d+ ?ms for (?:recv|send)|application timeout caused pair|"
+        r"heartbeat monitor timed out|ran for \d+ milliseconds before timing out",
+    ),
+    _rule(
+        "collective-timeout", _AFTER, "watchdog|timeout|dump|heartbeat",
+        r"detected by watchdog|watchdog thread terminated|processgroup\w+.*(?:dump|abort|"
+        r"timeout|heartbeat)",
+    ),
+    _rule(
+        "network", _ROOT, "ib|mlx|rdma|efa|ofi|net/|route|link|network|wc|retry",
+        r"net/ib.*(?:error|fail|timed?|wc|async)|ibv_\w+.*(?:fail|error)|"
+        r"ib_?wc\w*_err|transport retry|local qp operation err|remote access error|"
+        r"got completion .*(?:error|status)|completion with error|"
+        r"ibvwrap.*(?:fail|error)|"
+        r"net/(?:ofi|socket).*(?:error|fail)|"
+        r"no route to host|network is (?:unreachable|down)|link (?:is )?down|nccl error.*ibv|"
+        r"mlx\d_\d.*(?:error|fail|down)|unable to (?:find|use) .*(?:ib|interface|nic)|"
+        r"bootstrap : no socket interface|no socket interface found",
+    ),
+    _rule(
+        "nccl", _WEAK, "nccl|rccl|hccl|oneccl|ccl",
+        r"unhandled (?:system|cuda) error|nccl(?:system|unhandledcuda|internal)error|"
+        r"(?:nccl|rccl|hccl|oneccl) (?:error|failure|internal error)|internal error.*nccl|"
+        r"nccl_?(?:error|fail)|dist\w*backenderror",
+    ),
+    _rule("nccl", _ROOT, "nccl|rccl",
+          r"invalid usage.*nccl|nccl.*invalid (?:usage|argument)|duplicate gpu detected"),
+    _rule("nccl", _WEAK, "nccl warn", r"nccl warn .*(?:error|fail|timeout|invalid|mismatch)"),
+)  # fmt: skip
+
+# More of devices: behind NCCL's, which quotes these.
+_DEVICE_ERRORS = (
+    _rule(
+        "device-error",
+        _ROOT,
+        "cuda|cublas|cudnn|cufft|hip|npu|xla|device",
+        r"(?:cuda|hip|npu|acl|musa)(?: runtime)? (?:error|failure)|"
+        r"cu(?:blas|dnn|fft|solver)_status|cu(?:blas|dnn|fft|solver) error|"
+        r"illegal memory access|unspecified launch failure|"
+        r"cuda(?:error)?_?(?:launch|illegal|unknown)\w*|misaligned address|"
+        r"hsa_status_error|memory access fault by gpu|xla runtime.*(?:error|fail)|"
+        r"device (?:kernel )?(?:error|lost)",
+    ),
+)
+
+# What programs say of themselves.
+_PROGRAMS = (
+    _rule(
+        "nan",
+        _ROOT,
+        "nan|inf",
+        r"\b(?:loss|grad(?:ient)?s?|grad[_ ]?norm|norm|perplexity|ppl|logits|activations?)\b"
+        r"[^a-z\n]{0,24}(?:tensor\()?[-+]?\b(?:nan|inf)\b",
+    ),
+    _rule(
+        "nan",
+        _ROOT,
+        "nan|inf|finite|loss scale",
+        r"\b(?:nan|inf(?:inity)?|nans?/infs?|nan or inf)s?\b.{0,40}\b(?:detected|encountered|"
+        r"found|occurred|in (?:the )?(?:loss|grad|local grad|weight|output|model|forward|logits|"
+        r"activation|input))|"
+        r"(?:found|detected|encountered|got|is|are|became|returned|contains?) (?:a )?"
+        r"(?:nan|inf)s?\b(?: |$|[.,!)])(?!.*iterations)|"
+        r"loss scale (?:is )?already at minimum|"
+        r"non-?finite (?:loss|grad|value|norm)|(?:loss|grad\w*|norm) (?:is|was|are) (?:not|non-?)"
+        r" ?finite|probability tensor contains",
+    ),
+    _rule(
+        "shared-memory",
+        _ROOT,
+        "shared memory|shm",
+        r"insufficient shared memory|shared memory limit|/dev/shm.*(?:no space|full|too small)|"
+        r"unable to (?:open|write to|mmap) (?:shared memory|file <?/?torch)",
+    ),
+    _rule(
+        "data-worker",
+        _WEAK,
+        "dataloader",
+        r"dataloader worker \(pid\(?s?\)?[^)]*(?P<pid>\d+)\)* (?:is killed|exited)|"
+        r"dataloader worker.*(?:exited unexpectedly|is killed|died)",
+    ),
+    _rule(
+        "missing-module",
+        _ROOT,
+        "module|import|shared object|package",
+        r"no module named|cannot import name|dll load failed|error in loading shared lib|"
+        r"cannot open shared object file|packagenotfounderror|modulenotfounderror|"
+        r"failed to import|could not import",
+    ),
+    _rule(
+        "checkpoint",
+        _ROOT,
+        "checkpoint|state_dict|zip archive|ckpt|safetensors|unpickl|header|inline_container",
+        r"error\(s\) in loading state_dict|pytorchstreamreader|failed finding central directory|"
+        r"pytorchstreamwriter|"
+        r"(?:corrupt|truncat|incomplete)\w* .*(?:checkpoint|ckpt|safetensors)|"
+        r"(?:checkpoint|ckpt|safetensors).*(?:corrupt|truncat|incomplete|missing keys|mismatch)|"
+        r"safetensorerror|headertoo(?:large|small)|invalid load key|"
+        r"(?:missing|unexpected) key\(s\) in state_dict|unpicklingerror|"
+        r"enforce fail at inline_container",
+    ),
+    _rule(
+        "download",
+        _ROOT,
+        "http|url|ssl|huggingface|proxy|resolve|hub|gated|401|403|download|s3",
+        r"(?:max retries exceeded with url|httpsconnectionpool|urlerror|sslerror|"
+        r"certificate verify failed|gated ?repo|repositorynotfounderror|"
+        r"not a valid model identifier|localentrynotfounderror|"
+        r"couldn't connect to ['\"]?https?|temporary failure in name resolution|"
+        r"(?:401|403|404|429|5\d\d) (?:client|server) error|http error \d{3}|"
+        r"nocredentialserror|accessdenied|nosuchbucket|offline mode is enabled)",
+    ),
+    _rule(
+        "data",
+        _ROOT,
+        "tokenizer|decode|json|dataset|parquet|arrow|image|sample|collate|vocab|"
+        "corrupt|sentencepiece|webdataset|tar",
+        r"unicodedecodeerror|jsondecodeerror|unidentifiedimageerror|cannot identify image|"
+        r"image file is truncated|arrowinvalid|dataset\w*error|"
+        r"(?:tokenizer|vocab\w*).*(?:not (?:found|exist|load)|fail|error|invalid|can't|unable)|"
+        r"(?:can't|unable to|cannot|failed to) load (?:the )?tokenizer|"
+        r"corrupt\w* (?:sample|record|data|file|jpeg|tar|shard)|"
+        r"invalid (?:record|sample|shard)|parquet magic bytes|"
+        r"expected sequence of (?:equal )?length|each element in list of batch",
+    ),
+    _rule(
+        "shape",
+        _ROOT,
+        "shape|size|dimension|broadcast|mat1|dtype|divisible|expected",
+        r"mat1 and mat2|shapes? .*(?:cannot be|not be|mismatch|not aligned|incompatible|invalid)|"
+        r"(?:shape|size|dimension)s? (?:mismatch|of tensor)|must match the (?:size|existing)|"
+        r"size mismatch|view size is not compatible|"
+        r"expected (?:input|target|tensor|scalar|\d+d|hidden|object of|self|query|all)"
+        r".*(?:size|shape|dim|channels|dtype|type|batch)|sizes of tensors must match|"
+        r"not divisible by|must be divisible|"
+        r"(?:dtype|type) mismatch|must have the same (?:dtype|shape|size|number)|same dtype|"
+        r"could not broadcast|invalid for input of size|dimension out of range|"
+        r"(?:stack|cat) expects? each tensor|"
+        r"expected (?:m1 and m2|mat1 and mat2)",
+    ),
+    _rule(
+        "compile",
+        _ROOT,
+        "ninja|nvcc|building extension|gcc|triton|inductor|compil",
+        r"error building extension|ninja: build stopped|nvcc fatal|"
+        r"(?:failed|error|unable) .*compil\w* .*(?:kernel|extension|cuda|c\+\+)|"
+        r"fatal error: .*\.h: no such|triton\.compiler|compilationerror|"
+        r"inductorerror|backendcompilerfailed|cuda_home environment variable is not set",
+    ),
+    _rule(
+        "host-oom",
+        _ROOT,
+        "memory|bad_alloc|alloc",
+        r"cannot allocate memory|\bmemoryerror\b|bad_alloc|unable to allocate [\d.]+ \w?i?b\b|"
+        r"defaultcpuallocator.*(?:can't|not enough|failed)|_arraymemoryerror|mmap.*enomem",
+    ),
+    _rule(
+        "permission",
+        _ROOT,
+        "denied|permitted|permission",
+        r"permission denied|operation not permitted|\bpermissionerror\b|\beacces\b|\beperm\b|"
+        r"access (?:is )?denied",
+    ),
+    _rule(
+        "missing-file",
+        _ROOT,
+        "no such|not found|can't open|does not exist|not exist|filenotfound",
+        r"no such file or directory|command not found|can't open (?:file|input)|"
+        r"\bfilenotfounderror\b|file (?:\S+ )?(?:was )?not found|"
+        r"(?:file|path|directory|folder|checkpoint|dataset)\b.{0,120}(?:does not|doesn't) exist|"
+        r"\benoent\b|not a directory|executable (?:file )?not found|cannot stat\b",
+    ),
+    _rule(
+        "division",
+        _ROOT,
+        "division|divide|modulo",
+        r"\bzerodivisionerror\b|division by zero|integer modulo by zero",
+    ),
+    _rule(
+        "config",
+        _ROOT,
+        "argument|option|config|unrecognized|required|missing|override|key|yaml",
+        r"unrecognized arguments?|the following arguments are required|invalid choice:|"
+        r"error: argument|no such option|unknown (?:option|argument|config\w*|key)|"
+        r"got an unexpected keyword argument|missing \d+ required (?:positional|keyword)|"
+        r"(?:config\w*|yaml|hydra|omegaconf|argument\w*).*error|error.*\bconfig(?:uration)?\b|"
+        r"missing (?:mandatory|required) (?:value|option|key|config)|validationerror|"
+        r"missingmandatoryvalue|missing option|usageerror",
+    ),
+    _rule("assertion", _ROOT, "assert", r"\bassertionerror\b|assertion `?.*failed"),
+    _rule(
+        "interrupted",
+        _WEAK,
+        "keyboardinterrupt|interrupt|sigint|^c",
+        r"\bkeyboardinterrupt\b|\bsigint\b|interrupted by user|received signal: ?2\b",
+    ),
+)
+
+# How processes ended, as launchers and shells say it.
+_ENDS = (
+    _rule(
+        "cancelled",
+        _WEAK,
+        "sigterm|signal: 15|signal 15|terminated",
+        r"process \d+ got signal: 15|received sig(?:nal )?(?:15|term)|got sigterm|"
+        r"caught sigterm|^terminated$|signalexception",
+    ),
+    _rule(
+        "killed",
+        _WEAK,
+        "kill|signal 9|exitcode",
+        r"^(?:\S+: line \d+: +)?(?P<pid>\d+)? *killed\b|exited on signal 9|^killed$|"
+        r"died with <signals\.sigkill|return code = -9|exit code:? 137|exited with exit code 137",
+    ),
+    _rule(
+        "abort",
+        _WEAK,
+        "abort|terminate called|sigabrt|what()",
+        r"\baborted\b.*core dumped|fatal python error: aborted|\bsigabrt\b|"
+        r"terminate called (?:after|without|recursively)|^(?:\S+: line \d+: +\d+ )?aborted$|"
+        r"free\(\): |double free|malloc\(\): |corrupted size|stack smashing",
+    ),
+    _rule(
+        "launcher",
+        _LAUNCHER,
+        "exit|failed|childfailed|return|signal",
+        r"childfailederror|failed \(exitcode|exits? with (?:return|exit) code|"
+        r"returned non-zero exit|exited with (?:exit )?code|"
+        r"exited? on signal|worker group .*(?:fail|unhealthy)|processexitedexception|"
+        r"processraisedexception|raytaskerror|calledprocesserror|exit(?:ed with)? status [1-9]|"
+        r"task \d+: exited",
+    ),
+)
+
+LINE_RULES: tuple[LineRule, ...] = (
+    *_SYSTEM, *_SCHEDULERS, *_DEVICES, *_NETWORK, *_DEVICE_ERRORS, *_PROGRAMS, *_ENDS,
+)  # fmt: skip
+
+
+# What programs often say in passing, and go on: it counts in full where a line begins as errors do.
+OFTEN_MENTIONED = frozenset(
+    (
+        "missing-module", "missing-file", "permission", "config", "data", "download", "shape",
+        "checkpoint", "version", "compile", "storage", "device-missing", "too-many-files",
+        "host-oom", "assertion", "data-worker", "port-in-use",
+    )
+)  # fmt: skip
+OUTRIGHT = re.compile(
+    r"\W*(?:(?:\w+\.)*[A-Z]\w*(?:Error|Exception)\b|(?:\w+\.)+[A-Z]\w+: |"
+    r"(?:fatal|error|bash|sh|zsh|python[\d.]*|srun|slurmstepd|sbatch|docker|mpirun|torchrun|"
+    r"terminate|what\(\)|Failed|cannot|can't|unable)\b|"
+    r"[\w./-]+: (?:fatal |internal )?error: |/\S+: (?:line \d+|error|fatal)|"
+    r".{0,160}\] ?\w+Error: )",
+    re.IGNORECASE,
+)
+
+# By the line without digits: logs say the same again and again, with other numbers.
+_MAX_KNOWN = 8192
+_NUMBERS = str.maketrans("", "", "0123456789abcdefABCDEF")
+_known: dict[str, LineRule | None] = {}
+
+
+def rule_of(text: str) -> tuple[LineRule, re.Match[str]] | None:
+    """The first rule that fits a line, and where.
+
+    Args:
+        text: without the prefixes of launchers.
+    """
+    shape = text.translate(_NUMBERS)
+    if shape in _known:
+        rule = _known[shape]
+        match = None if rule is None else rule.pattern.search(text)
+        if rule is None or match is not None:
+            return None if rule is None or match is None else (rule, match)
+    made = _search(text)
+    if len(_known) >= _MAX_KNOWN:
+        _known.clear()
+    _known[shape] = None if made is None else made[0]
+    return made
+
+
+def _search(text: str) -> tuple[LineRule, re.Match[str]] | None:
+    lower = text.lower()
+    for rule in LINE_RULES:
+        for word in rule.words:
+            if word in lower:
+                match = rule.pattern.search(text)
+                if match is not None:
+                    return rule, match
+                break
+    return None

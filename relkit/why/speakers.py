@@ -1,0 +1,151 @@
+"""Prefixes that launchers put before a line -> who wrote it, and what is left; pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+
+from relkit.why.model import Speaker
+
+ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
+_MAX_LAYERS = 6
+
+# torch's own mark is the global rank, torchrun's --tee the role and the local one.
+_RANK = re.compile(r"\[rank[ :_]?(\d{1,7})\]:? ?", re.ASCII | re.IGNORECASE)
+_ROLE = re.compile(r"\[([A-Za-z][A-Za-z_-]{0,40})(\d{1,5})\]: ?", re.ASCII)
+_MPI = re.compile(r"\[\d{1,7},(\d{1,7})\]<std(?:out|err|diag)>: ?", re.ASCII)
+_RAY = re.compile(
+    r"\(([A-Za-z_][\w:.]{0,80})(?: rank=\d+)?,? pid=(\d{1,9})(?:, ip=([\w.:-]{1,64}))?\)"
+    r"(?: \[repeated[^\]]{0,80}\])? ?",
+    re.ASCII,
+)
+_POD = re.compile(r"\[(?:pod/)?([a-z0-9][a-z0-9.-]{0,252})/([a-z0-9][a-z0-9-]{0,62})\] ", re.ASCII)
+_CRI = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) std(?:out|err) [FP] ", re.ASCII)
+_SRUN = re.compile(r"\s{0,6}(\d{1,7}): ?", re.ASCII)
+_PDSH = re.compile(r"([A-Za-z][\w-]*(?:\.[\w-]+)*): ", re.ASCII)
+# Loguru, logging and Lightning name the rank in words of their own.
+_NAMED = re.compile(r"(?:^|[\[( ])(?:global[_ ])?rank[ =:]{1,2}(\d{1,7})[\]):, ]", re.I | re.A)
+# Words that lines begin with and that look like names of hosts.
+_NO_HOST = re.compile(
+    r"(?:\w*(?:error|warning|exception)|nccl|python[\d.]*|line|step|rank)\d*", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """The prefixes that a file's lines have; which numbers and names are prefixes shows in many.
+
+    Args:
+        srun: `3: ` of srun -l; hosts: those that pdsh names.
+        is_json: each line is an object with the text in it.
+    """
+
+    srun: bool = False
+    hosts: frozenset[str] = frozenset()
+    is_json: bool = False
+
+
+def prefixes_of(lines: list[str]) -> Prefixes:
+    """The prefixes of a file.
+
+    Args:
+        lines: some of it, best of its beginning and its end.
+    """
+    bare = [ANSI.sub("", line) for line in lines if line.strip()]
+    if not bare:
+        return Prefixes()
+    numbers = sum(_SRUN.match(line) is not None for line in bare)
+    names: dict[str, int] = {}
+    for line in bare:
+        host = _PDSH.match(line)
+        if host is not None and _may_be_host(host[1]):
+            names[host[1]] = names.get(host[1], 0) + 1
+    is_pdsh = sum(names.values()) > 0.8 * len(bare)
+    return Prefixes(
+        srun=numbers > 0.6 * len(bare),
+        hosts=frozenset(names) if is_pdsh else frozenset(),
+        is_json=sum(line.lstrip().startswith("{") for line in bare) > 0.6 * len(bare),
+    )
+
+
+def _may_be_host(name: str) -> bool:
+    # Node names have a number; exceptions and words of logs have none.
+    if _NO_HOST.fullmatch(name) is not None or name.rpartition(".")[2][0].isupper():
+        return False
+    return any(map(str.isdigit, name)) or "." in name
+
+
+def without_prefixes(line: str, known: Prefixes, speaker: Speaker) -> tuple[Speaker, str]:
+    """Who wrote a line, and what.
+
+    Args:
+        line: as it stands in the file; known: the prefixes of the file.
+        speaker: what the file itself shows of who wrote it.
+    """
+    text = ANSI.sub("", line) if "\x1b" in line else line
+    if known.is_json:
+        speaker, text = _of_json(text, speaker)
+        text = ANSI.sub("", text)
+    for _ in range(_MAX_LAYERS):
+        made = _without_one(text, known, speaker)
+        if made is None:
+            break
+        speaker, text = made
+    if (mark := _RANK.search(text, 0, 4096)) is not None and mark.start():
+        # Behind a progress bar, which does not end its line.
+        return replace(speaker, rank=int(mark[1])), text[mark.end() :]
+    if speaker.rank is None and (named := _NAMED.search(text, 0, 120)) is not None:
+        speaker = replace(speaker, rank=int(named[1]))
+    return speaker, text
+
+
+def _without_one(text: str, known: Prefixes, speaker: Speaker) -> tuple[Speaker, str] | None:
+    """Without the outermost prefix; None where there is none."""
+    first = text[:1]
+    if first == "[":
+        if (match := _RANK.match(text)) is not None:
+            return replace(speaker, rank=int(match[1])), text[match.end() :]
+        if (match := _MPI.match(text)) is not None:
+            return replace(speaker, rank=int(match[1])), text[match.end() :]
+        if (match := _POD.match(text)) is not None:
+            return replace(speaker, host=match[1]), text[match.end() :]
+        if (match := _ROLE.match(text)) is not None:
+            return replace(speaker, local_rank=int(match[2])), text[match.end() :]
+        return None
+    if first == "(" and (match := _RAY.match(text)) is not None:
+        host = match[3] or speaker.host
+        return replace(speaker, host=host, pid=int(match[2])), text[match.end() :]
+    if (match := _CRI.match(text)) is not None:
+        return speaker, text[match.end() :]
+    if known.srun and speaker.task is None and (match := _SRUN.match(text)) is not None:
+        return replace(speaker, task=int(match[1])), text[match.end() :]
+    if known.hosts and (match := _PDSH.match(text)) is not None and match[1] in known.hosts:
+        return replace(speaker, host=match[1]), text[match.end() :]
+    return None
+
+
+def _of_json(text: str, speaker: Speaker) -> tuple[Speaker, str]:
+    """The text in an object: docker's `log`, and what structured loggers call it."""
+    try:
+        plain = json.loads(text)
+    except (ValueError, RecursionError):
+        return speaker, text
+    if not isinstance(plain, dict):
+        return speaker, text
+    for key in ("log", "message", "msg", "text", "event"):
+        said = plain.get(key)
+        if isinstance(said, str):
+            break
+    else:
+        return speaker, text
+    for key in ("exc_info", "exception", "stack_trace"):
+        if isinstance(plain.get(key), str):
+            said = f"{said}\n{plain[key]}"
+    rank = plain.get("rank", plain.get("global_rank"))
+    if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < 10**7:
+        speaker = replace(speaker, rank=rank)
+    host = plain.get("host", plain.get("hostname", plain.get("node")))
+    if isinstance(host, str) and host:
+        speaker = replace(speaker, host=host[:253])
+    return speaker, said.rstrip("\r\n")

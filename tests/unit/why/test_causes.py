@@ -1,0 +1,68 @@
+"""Each cause is told by its text, and roots are told apart from what follows from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relkit.why.explain import explain
+from relkit.why.rules.causes import CAUSES
+from relkit.why.rules.exceptions import EXCEPTIONS
+from relkit.why.rules.line_rules import LINE_RULES
+from tests.unit.why.job_logs import LOGS, TEXTS, raised, steps
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_the_cause_and_the_ranks_of_a_log(name: str, tmp_path: Path) -> None:
+    log = LOGS[name]
+    (tmp_path / "job.out").write_text(log.text + "\n")
+    facts = explain([tmp_path]).facts
+    assert facts["cause"] == log.cause, facts
+    if log.culprits is not None:
+        assert facts["culprits"] == log.culprits, facts
+
+
+@pytest.mark.parametrize(("cause", "text"), TEXTS)
+def test_the_last_words_of_a_rank(cause: str, text: str, tmp_path: Path) -> None:
+    """In a traceback behind a prefix, and alone in a line."""
+    (tmp_path / "job.out").write_text(f"{steps(3)}\n{raised(1, text)}\n")
+    assert explain([tmp_path]).facts["cause"] == cause
+    (tmp_path / "job.out").write_text(f"{text}\n")
+    assert explain([tmp_path]).facts["cause"] == cause
+
+
+def test_the_place_is_the_line_of_the_program(tmp_path: Path) -> None:
+    text = raised(1, "KeyError: 1").replace(
+        "[rank1]: KeyError",
+        '[rank1]:   File "/x/site-packages/torch/nn/modules/module.py", line 9, in forward\n'
+        "[rank1]:     return y\n[rank1]: KeyError",
+    )
+    (tmp_path / "job.out").write_text(text)
+    facts = explain([tmp_path]).facts
+    assert facts["place"] == "w/train.py:84 in step"
+    assert facts["reasons"][0].startswith(f"{tmp_path}/job.out:8: rank 1: KeyError: 1")
+
+
+def test_every_cause_of_the_tables_is_known_and_says_what_to_do() -> None:
+    named = {rule.cause for rule in LINE_RULES} | {cause for cause, _ in EXCEPTIONS.values()}
+    assert named <= CAUSES.keys()
+    for cause in CAUSES.values():
+        assert cause.advice[-1] in ".?"
+        assert set(cause.follows) <= CAUSES.keys()
+        assert bool(cause.missing) == bool(cause.command)
+
+
+def test_the_words_of_a_rule_are_in_lower_case_as_they_are_compared() -> None:
+    for rule in LINE_RULES:
+        assert all(word == word.lower() and word for word in rule.words), rule
+
+
+def test_a_library_that_was_not_found_in_passing_is_no_sure_cause(tmp_path: Path) -> None:
+    (tmp_path / "job.out").write_text(
+        "Could not load library libcudnn.so.8. Error: libnvrtc.so: cannot open shared object file\n"
+        f"{steps(3)}\nfinished\n"
+    )
+    report = explain([tmp_path])
+    assert report.exit_code == 3
+    assert report.facts["confidence"] < 0.5
