@@ -159,7 +159,8 @@ LOGS = {
         "[0] NCCL INFO NET/Plugin : cannot open shared object file: No such file or directory\n"
         "Namespace(ignore_errors=False, check_for_nan_in_loss=True, exit_interval=None)\n"
         "wandb: Network error (ConnectionError), entering retry loop.\nGradient overflow. "
-        f"Skipping step, loss scale 32768.0\n{steps(3)}\ntop-1 error 0.07, 12 failures of 300\nfinished",
+        f"Skipping step, loss scale 32768.0\n{steps(3)}\ntop-1 error 0.07, "
+        "12 failures of 300\nfinished",
         "",
         [],
     ),
