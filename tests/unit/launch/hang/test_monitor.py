@@ -145,4 +145,4 @@ def test_it_prepares_in_its_thread_before_it_watches(lines: queue.Queue[str]) ->
     monitor.close()
     assert seen == ["prepared in relkit-monitor"] * 2 + ["look 1", "look 2"]
     line = lines.get(timeout=WAIT_S)
-    assert line == "monitoring stopped: ImportError: no such module; it starts again"
+    assert line == "monitoring hit a problem: no such module"
