@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,6 +172,14 @@ def _why_not(odd: Odd) -> str:
     return "needs root" if odd.needs_root and os.geteuid() != 0 else ""
 
 
+def _names(*, own_job: bool) -> list[Any]:
+    return [
+        pytest.param(name, marks=[pytest.mark.root] if odd.needs_root else [])
+        for name, odd in PROGRAMS.items()
+        if odd.has_own_job == own_job
+    ]
+
+
 def _compare(there: Ran, here: Ran) -> None:
     said = here.err.decode(errors="replace")
     out = here.out.replace(b"/relkit/", b"/torchrun/")
@@ -180,7 +189,7 @@ def _compare(there: Ran, here: Ran) -> None:
     assert [line for line in new if line not in known] == []
 
 
-@pytest.mark.parametrize("name", [name for name, odd in PROGRAMS.items() if odd.has_own_job])
+@pytest.mark.parametrize("name", _names(own_job=True))
 def test_it_does_as_under_torchrun(name: str, tmp_path: Path) -> None:
     odd = PROGRAMS[name]
     if why := _why_not(odd):
@@ -194,7 +203,7 @@ def test_it_does_as_under_torchrun(name: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [name for name, odd in PROGRAMS.items() if not odd.has_own_job])
+@pytest.mark.parametrize("name", _names(own_job=False))
 def test_it_does_as_below_a_script_of_torchruns(
     name: str, gathered: tuple[dict[str, Ran], dict[str, Ran]]
 ) -> None:
