@@ -268,7 +268,9 @@ def pid_namespace(pid: int) -> int:
     try:
         name = os.readlink(f"{_folder(pid)}/ns/pid")  # noqa: PTH115
     except OSError:
-        return 0
+        # Somebody else's; with one number it is in the namespace of this /proc, which is ours.
+        is_ours = pid != os.getpid() and len(_numbers(pid)) == 1
+        return pid_namespace(os.getpid()) if is_ours else 0
     return whole_number(name.removeprefix("pid:[").removesuffix("]")) or 0
 
 
@@ -283,8 +285,13 @@ def has_own_clock(pid: int) -> bool:
 
 def own_number(pid: int) -> int:
     """The number by which a process knows itself, in its own PID namespace; 0 where it is gone."""
-    listed = _status_fields(_text(f"{_folder(pid)}/status")).get("NSpid", "").split()
+    listed = _numbers(pid)
     return (whole_number(listed[-1]) or 0) if listed else 0
+
+
+def _numbers(pid: int) -> list[str]:
+    """Its numbers from the namespace of this /proc down to its own."""
+    return _status_fields(_text(f"{_folder(pid)}/status")).get("NSpid", "").split()
 
 
 def parent(pid: int) -> int:
