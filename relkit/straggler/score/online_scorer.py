@@ -189,7 +189,11 @@ class OnlineScorer:
 
     def _is_warming_up(self, step: _Step) -> bool:
         self._warm_up_steps -= 1
-        return self._warm_up_steps >= 0 or step.end_ns < self._warm_until_ns
+        if self._warm_up_steps >= 0 or step.end_ns < self._warm_until_ns:
+            return True
+        # It is over for good, also where the clock is set back later.
+        self._warm_until_ns = 0
+        return False
 
     def _matters(self, verdict: Verdict, step: int) -> bool:
         """What is slow costs a share of the step that is worth a verdict, or has one already."""
