@@ -15,10 +15,14 @@ fi
 if [ "${1-}" != --inside ]; then
     work=$(mktemp -d /var/tmp/relkit-as-user-XXXXXX)
     trap 'rm -rf "$work"' EXIT
-    trap 'exit 130' INT TERM HUP
+    # All that runs inside goes with the namespaces, also when this shell is killed.
+    setpriv --pdeathsig KILL \
+        unshare --mount --propagation private --pid --fork --kill-child --mount-proc -- \
+        "$0" --inside "$work" "$@" &
+    child=$!
+    trap 'kill -KILL "$child" 2>/dev/null; wait "$child" || :; exit 130' INT TERM HUP
     code=0
-    unshare --mount --propagation private --pid --fork --kill-child --mount-proc -- \
-        "$0" --inside "$work" "$@" || code=$?
+    wait "$child" || code=$?
     exit "$code"
 fi
 work=$2
