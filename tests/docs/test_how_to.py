@@ -87,8 +87,8 @@ ELSEWHERE = {
     "kubernetes.md": {
         'relkit netcheck --via kubectl --nodes app=trainer --kubectl-args "-n training -c worker"':
             ("tests/unit/fleet/test_kubectl.py", "needs Kubernetes; a stand-in is there"),
-        'relkit launch --network-check --nnodes 3:4 --on-bad-node "kubectl taint nodes {node} '
-        'relkit/network-check=failed:NoSchedule" ...': (
+        "relkit launch --network-check --nnodes 3:4 --on-bad-node "
+        '"kubectl taint --overwrite nodes {node} relkit/network-check=failed:NoSchedule" ...': (
             "tests/cluster/netcheck/test_network_check.py", "needs Kubernetes and four nodes"),
     },
     "order-ranks.md": {

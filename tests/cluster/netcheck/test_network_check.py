@@ -179,7 +179,7 @@ def test_a_node_whose_data_network_is_dead_leaves_and_the_others_train(
     assert report["verdict"] == {"nodes": ["h3"], "links": [], "groups": []}, text
     assert [one["fault"] for one in report["diagnoses"]] == ["dead"]
     assert "this node (h3) failed the network check" in done[2].err
-    assert "kubectl taint nodes h3" in done[2].err
+    assert "kubectl taint --overwrite nodes h3" in done[2].err
     assert "done: 4 steps" in done[0].out + done[1].out
     assert "Traceback" not in text
 
@@ -203,7 +203,7 @@ def test_too_few_nodes_are_left(start: Start, hosts: Hosts, tmp_path: Path) -> N
     text = "\n".join(one.err for one in done)
     assert [one.code for one in done] == [1, 1, EXIT_CONVICTED], text
     assert all("2 of 3 nodes are left, and the job needs 3" in one.err for one in done[:2]), text
-    assert "kubectl taint nodes h3" in done[2].err
+    assert "kubectl taint --overwrite nodes h3" in done[2].err
     assert "Traceback" not in text
 
 

@@ -175,7 +175,7 @@ def test_a_signal_meanwhile_ends_the_hook_and_what_it_has_started(tmp_path: Path
 def test_without_a_hook_the_recipes_are_printed_and_nothing_runs() -> None:
     logged: list[str] = []
     bad_node.act((), "n1", logged.append)
-    assert any("kubectl taint nodes n1 " in line for line in logged)
+    assert any("kubectl taint --overwrite nodes n1 " in line for line in logged)
     assert any("scontrol update NodeName=n1 State=DRAIN" in line for line in logged)
     logged.clear()
     bad_node.act(("touch", "{node}"), "--force", logged.append)
