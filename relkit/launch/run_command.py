@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -19,6 +20,7 @@ from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import MemoryMailbox
+from relkit.launch.job.looks import Looks
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import ExitStatus, Log
 from relkit.post_mortem.collector import HostDeaths
@@ -254,6 +256,7 @@ def run_command(
         deaths=HostDeaths(dict),
         sees_all=not several_nodes,
     )
+    looks = Looks(log)
     child: subprocess.Popen[bytes] | None = None
     watching = False
     try:
@@ -261,11 +264,11 @@ def run_command(
             child = start(command, environ)
             forward.to(child)
             while child.poll() is None:
-                if not watching and leadership.take():
+                if not watching and looks.take("looking for the job", leadership.take, False):
                     watching = True
-                    monitor.begin(attempt)
+                    looks.take("watching the job", partial(monitor.begin, attempt), None)
                 if watching:
-                    deaths.look()
+                    looks.take("looking at the ranks", deaths.look, None)
                 if monitor.action() is not None:
                     log("the job hangs and is ended (--on-hang abort)")
                     end_tree(child, observer.living())
@@ -274,12 +277,13 @@ def run_command(
             # Ranks that end because somebody asked for it have not failed.
             failed = child.returncode != 0 and not forward.asked_to_end
             if failed and watching and deaths.ranks:
-                deaths.look(child.returncode)
                 code = exit_code_of(child.returncode)
-                monitor.failed(f"the command ended with exit code {code}")
+                looks.take("looking at the ranks", partial(deaths.look, child.returncode), None)
+                why = f"the command ended with exit code {code}"
+                looks.take("explaining the end", partial(monitor.failed, why), None)
     finally:
         if child is not None and child.poll() is None:
             end_tree(child)
-        monitor.close()
-        leadership.drop()
+        looks.take("the end of the watch", monitor.close, None)
+        looks.take("the end of the watch", leadership.drop, None)
     return exit_code_of(child.returncode)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,27 @@ def limit(job: Started, files: int | None) -> None:
 def say(pipe: Path, text: str) -> None:
     with pipe.open("w") as stream:
         stream.write(text)
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_command_ends_as_it_would(start: Start, tmp_path: Path, code: int) -> None:
+    script, pipe = tmp_path / "rank.py", tmp_path / "pipe"
+    script.write_text(_RANK)
+    os.mkfifo(pipe)
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+    job = start(
+        "run", "--hang-timeout", "600", "--timeline-path", tmp_path / "t", "--", *torchrun,
+        "--nproc-per-node", "2", script, pipe, str(code),
+    )  # fmt: skip
+    until(lambda: job.text.count("a rank is up") == 2, job, timeout_s=60.0)
+    limit(job, 3)
+    job.wait_for("Too many open files")
+    say(pipe, "")
+    until(lambda: job.text.count("and on") >= 2, job)
+    say(pipe, "end")
+    end = job.wait(80)
+    assert end.code == min(code, 1), end.err
+    assert end.err.count("relkit: ") < 30, end.err
 
 
 @pytest.mark.parametrize("code", [0, 7])
