@@ -125,7 +125,12 @@ def _warn(line: str) -> None:
     cls=LazyGroup,
     table=COMMANDS,
     hidden=HIDDEN,
-    context_settings={"auto_envvar_prefix": "RELKIT", "help_option_names": ["-h", "--help"]},
+    context_settings={
+        "auto_envvar_prefix": "RELKIT",
+        "help_option_names": ["-h", "--help"],
+        # As wide as the terminal; longer lines are hard to read.
+        "max_content_width": 120,
+    },
     epilog="Exit codes: 0 nothing wrong, 1 problem found, 2 usage, 3 could not tell, "
     "124 own timeout, 130 interrupted.  Shell completion: "
     'eval "$(_RELKIT_COMPLETE=bash_source relkit)" (or zsh_source, fish_source).',
