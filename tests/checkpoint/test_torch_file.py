@@ -38,6 +38,22 @@ def test_what_a_program_lets_through_by_itself_is_left_as_it_is(tmp_path: Path) 
         torch.serialization.add_safe_globals(before)
 
 
+def test_arrays_are_read_where_a_program_lets_numpy_through_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    torch.save({"order": np.arange(3)}, path)
+    before = list(torch.serialization.get_safe_globals())
+    # As megatron-core does.
+    reconstruct = np.arange(1).__reduce__()[0]
+    torch.serialization.add_safe_globals([reconstruct, np.ndarray, np.dtype, np.dtypes.UInt32DType])
+    try:
+        for _ in range(20):
+            assert read_plain(path, arrays=True)["order"].tolist() == [0, 1, 2]
+        assert reconstruct in torch.serialization.get_safe_globals()
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(before)
+
+
 class Told:
     """Pickles as a call of a function, and a state."""
 
