@@ -70,7 +70,7 @@ def _unpacked(data: bytes) -> bytes:
 def _packed(data: bytes) -> bytes:
     """The inverse of _unpacked, so that changes are to what is inside."""
     body = zlib.compress(data[4:], 1)
-    return b"RKS2" + data[:4].ljust(4, b"\0") + struct.pack("<I", len(body)) + body
+    return step_codec._MAGIC + data[:4].ljust(4, b"\0") + struct.pack("<I", len(body)) + body
 
 
 def _read_steps(_: Path) -> Run:
