@@ -19,6 +19,10 @@ from relkit.flash_checkpoint.save_handle import WAIT_S, SaveHandle, own_saves
 from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
 from relkit.flash_checkpoint.storage_type import StorageType
 
+# How much later than another rank rank 0 may begin the same save to disk, s. What ranks decide each
+# for itself ("my best loss"), rank 0 may never begin.
+_BEGIN_S = 60.0
+
 
 class Checkpointer(ABC):
     """Saves and restores the states of this rank.
@@ -96,7 +100,8 @@ class Checkpointer(ABC):
             state = self._part_of_rank(state_dict)
             save = self._memory.save(step, state, lambda *slot: whole.append(slot))
         except BaseException:
-            self._note_end_on_disk(self._disk_calls)
+            self._note_on_disk(_begun_on_disk(self._disk_calls))
+            self._note_on_disk(_ended_on_disk(self._disk_calls))
             raise
         self._memory_save = save
         self._disk_save = SaveHandle(step)
@@ -149,6 +154,7 @@ class Checkpointer(ABC):
         whole: list[tuple[SlotFile, WholeSlot]],
         state: dict[str, Any] | None = None,
     ) -> None:
+        self._note_on_disk(_begun_on_disk(number))
         failure: Exception | None = None
         try:
             if state is None:
@@ -159,23 +165,26 @@ class Checkpointer(ABC):
             failure = error
             self._report(error)
         # First the note: whoever has waited for the handle may end the process.
-        self._note_end_on_disk(number)
+        self._note_on_disk(_ended_on_disk(number))
         handle.end(failure)
 
-    def _note_end_on_disk(self, number: int) -> None:
-        """What rank 0 had to do for a save to disk is done, well or not."""
+    def _note_on_disk(self, name: str) -> None:
+        """Rank 0 has begun a save to disk, or its part of it is done, well or not."""
         if self._ranks.rank == 0:
             with suppress(RelkitError):  # at the end of a job its store may be gone
-                self._ranks.put(_ended_on_disk(number), value=True)
+                self._ranks.put(name, value=True)
 
     def _wait_for_own_saves(self) -> None:
         """Before a file or folder is loaded by its name: it may be the one that is being saved.
 
-        The other ranks need not call it.
+        The other ranks need not call it. A forked child waits for nothing: the threads that save
+        are its parent's, and so is the connection to the store.
 
         Raises:
             DeadlineExceeded: a save is still under way after half an hour.
         """
+        if not self._is_own:
+            return
         waited = self._own_saves.wait_end(WAIT_S)
         if waited.late:
             raise DeadlineExceeded(waited.late, next_step="It goes on; load again later.")
@@ -183,7 +192,10 @@ class Checkpointer(ABC):
             # Rank 0 publishes what all have written, or writes for all. A job whose store is gone
             # is about to end.
             with suppress(RelkitError):
-                self._ranks.wait_for(_ended_on_disk(self._disk_calls), 0, WAIT_S)
+                # It does not begin one before it has ended the one before.
+                for number in range(max(1, self._disk_calls - 1), self._disk_calls + 1):
+                    self._ranks.wait_for(_begun_on_disk(number), 0, _BEGIN_S)
+                    self._ranks.wait_for(_ended_on_disk(number), 0, WAIT_S)
 
     def _choose(self, check: Check | None = None) -> Choice:
         """What all ranks resume from, once their saves have ended. Every rank must call it.
@@ -234,6 +246,10 @@ class Checkpointer(ABC):
     def _announce(self, line: str) -> None:
         if self._ranks.rank == 0:
             print(f"relkit: flash checkpoint: {line}", file=sys.stderr)
+
+
+def _begun_on_disk(number: int) -> str:
+    return f"disk/{number}/begun"
 
 
 def _ended_on_disk(number: int) -> str:

@@ -242,7 +242,8 @@ class MonitoredAgent(LocalElasticAgent):
         extra |= self._more_environment(job_dir)
         # Before there are workers to watch, as a store may be slow to connect to.
         self._end_notes = self._mailbox(worker_group, "end-")
-        self._meetings.begin(self._mailbox(worker_group, "again-"))
+        if self._meetings.is_static:  # of a large job, each mailbox is thousands of connections
+            self._meetings.begin(self._mailbox(worker_group, "again-"))
         links = self._links = self._links or JobLinks(self.services.log)
         mailbox = links.begin(self._link_rendezvous(worker_group))
         straggler_mailbox = self._mailbox(worker_group, "straggler-")

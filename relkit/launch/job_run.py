@@ -221,15 +221,15 @@ def run_job(
         if slots is not None:
             with suppress(SignalException):  # asked again to end: the checkpoint before stays
                 watched.take("flash checkpoint", slots.close, None)
-    _leave_store(made)
+    _leave_store(made, watched)
     return 0
 
 
-def _leave_store(made: Sequence[MonitoredAgent]) -> None:
+def _leave_store(made: Sequence[MonitoredAgent], looks: Looks) -> None:
     # A signal that comes now changes nothing any more: the job has succeeded.
     with suppress(SignalException):
         for agent in made:
-            agent.leave_store()
+            looks.take("the end of the watch", agent.leave_store, None)
 
 
 def _saved(made: Sequence[MonitoredAgent], persist: PersistHost | None) -> int:

@@ -180,6 +180,54 @@ def test_a_forked_child_waits_for_no_save_of_its_parent(
     assert not own_saves(tmp_path).wait_end(0.0).late
 
 
+def test_a_forked_child_waits_for_nothing_and_leaves_its_parents_store_alone(
+    made: Callable[..., DdpCheckpointer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may well load a file by its name, as to evaluate it."""
+    checkpointer = made()
+    monkeypatch.setattr(base, "WAIT_S", 0.0)
+    checkpointer._own_saves.add(SaveHandle(2))
+    checkpointer._ranks, checkpointer._disk_calls = RankGroup(1, 2, HashStore(), number=9), 2
+    with monkeypatch.context() as child:
+        child.setattr(checkpointer, "_pid", os.getpid() + 1)
+        child.setattr(RankGroup, "wait_for", None)
+        checkpointer._wait_for_own_saves()
+    with pytest.raises(DeadlineExceeded):
+        checkpointer._wait_for_own_saves()
+
+
+@pytest.mark.parametrize("made_by_rank_0", [0, 1, 3, 4])
+def test_a_save_that_rank_0_does_not_begin_is_not_waited_for_long(
+    made: Callable[..., DdpCheckpointer],
+    monkeypatch: pytest.MonkeyPatch,
+    made_by_rank_0: int,
+) -> None:
+    """Each rank saves its own best step: some save more often than rank 0."""
+    checkpointer, store = made(), HashStore()
+    monkeypatch.setattr(base, "_BEGIN_S", 0.0)
+    ranks = [RankGroup(rank, 2, store, number=9) for rank in range(2)]
+    for number in range(1, made_by_rank_0 + 1):
+        for note in (base._begun_on_disk(number), base._ended_on_disk(number)):
+            ranks[0].put(note, value=True)
+    checkpointer._ranks, checkpointer._disk_calls = ranks[1], 5
+    checkpointer._wait_for_own_saves()
+
+
+def test_a_save_that_rank_0_has_begun_is_waited_for(
+    made: Callable[..., DdpCheckpointer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpointer, store = made(), HashStore()
+    ranks = [RankGroup(rank, 2, store, number=9) for rank in range(2)]
+    checkpointer._ranks, checkpointer._disk_calls = ranks[1], 1
+    monkeypatch.setattr(base, "_BEGIN_S", 0.0)
+    ranks[0].put(base._begun_on_disk(1), value=True)
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(checkpointer._wait_for_own_saves)
+        assert not waits.done()
+        ranks[0].put(base._ended_on_disk(1), value=True)
+        waits.result()
+
+
 def test_ranks_that_come_late_are_waited_for_and_one_that_does_not_come_is_named() -> None:
     store = HashStore()
     ranks = [RankGroup(rank, 2, store, number=7) for rank in range(2)]

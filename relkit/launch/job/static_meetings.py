@@ -5,11 +5,14 @@ and at once. Restarted workers find the addresses of dead ones in it, and fail o
 learns that another one restarts its workers.
 
 The store of the first attempt is the one that the user has named, as under torchrun. For each
-further one the launcher of node 0 opens another, on a free port, and tells the others.
+further one the launcher of node 0 opens another, on a free port, and tells the others. Where one of
+them cannot reach it, as behind a firewall that lets only the named port through, workers meet in
+the first store again.
 """
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -38,6 +41,9 @@ _STATIC = "static"
 _POLL_S = 0.1
 _AGAIN = "again"
 _MAX_PORT = (1 << 16) - 1
+# How long a node tries to connect to the new store, s.
+_REACH_S = 10.0
+_YES, _NO = "1", "0"
 
 
 class StaticMeetings:
@@ -46,6 +52,9 @@ class StaticMeetings:
     Args:
         spec: of this job's workers; that of another rendezvous is left as it is.
         log: writes one line to the terminal.
+
+    Attributes:
+        is_static: the rendezvous is; of another one, `begin` is not to be called.
     """
 
     def __init__(self, spec: WorkerSpec, log: Log) -> None:
@@ -53,7 +62,7 @@ class StaticMeetings:
         self.calls = BoundedCalls("relkit-rendezvous")
         handler: Any = spec.rdzv_handler
         self._handler = handler
-        self._is_static = self._handler.get_backend() == _STATIC
+        self.is_static = self._handler.get_backend() == _STATIC
         self._meetings = 0
         # Of the workers of this attempt, where this node has opened it.
         self._server: TCPStore | None = None
@@ -61,17 +70,17 @@ class StaticMeetings:
         self._notes: Mailbox | None = None
         self._store: Store | None = None
         self._stopped = threading.Event()
-        if self._is_static:
+        if self.is_static:
             self._handler.next_rendezvous = partial(self._meet, self._handler.next_rendezvous)
             self._handler.num_nodes_waiting = self._waiting
 
     def begin(self, notes: Mailbox) -> None:
-        """An attempt begins.
+        """An attempt of a static rendezvous begins.
 
         Args:
             notes: shared by the nodes of this attempt alone.
         """
-        self._notes = notes if self._is_static and notes.nodes > 1 else None
+        self._notes = notes if notes.nodes > 1 else None
 
     def stop(self) -> None:
         """Wait for nobody any longer: this launcher ends."""
@@ -91,7 +100,7 @@ class StaticMeetings:
         Args:
             agent: torch's, of this node.
         """
-        if self._is_static and self._handler.world_size > 1:
+        if self.is_static and self._handler.world_size > 1:
             left = int(self._spec.max_restarts) - (self._meetings - 1)
             agent._remaining_restarts = max(0, left)
 
@@ -145,15 +154,27 @@ class StaticMeetings:
         node, nodes = self._handler.rank, self._handler.world_size
         if nodes == 1:
             return self._open()
-        store.set(f"here/{node}", "1")
+        store.set(f"here/{node}", _YES)
+        host = self._handler.master_addr
         if node != 0:
+            self._wait(store, {"opened": 0})
+            store.set(f"reaches/{node}", _reaches(host, _port(store.get("opened"))))
             self._wait(store, {"port": 0})
             return _port(store.get("port"))
         self._wait(store, {f"here/{other}": other for other in range(nodes)})
         port = self._open()
+        store.set("opened", str(port))
+        others = {f"reaches/{other}": other for other in range(1, nodes)}
+        self._wait(store, others)
+        cut_off = RankSet.of(n for key, n in others.items() if store.get(key) != _YES.encode())
+        line = f"restart {number}: the workers meet in a new store, on port {port} of {host}"
+        if cut_off:
+            self._server = None
+            why = f"node {cut_off.fold()} cannot reach port {port}"
+            line = f"restart {number}: {self._back_to_first(why)}"
+            port = int(self._handler.master_port)
         store.set("port", str(port))
-        host = self._handler.master_addr
-        self._log(f"restart {number}: the workers meet in a new store, on port {port} of {host}")
+        self._log(line)
         return port
 
     def _open(self) -> int:
@@ -165,12 +186,21 @@ class StaticMeetings:
             )
         except (RuntimeError, OSError) as error:
             why = (str(error).splitlines() or [type(error).__name__])[0][:200]
-            self._log(
-                f"no new store for the workers at {host} ({why}): they meet in the first one, and"
-                " may find addresses of dead workers there"
-            )
+            self._log(self._back_to_first(why))
             return int(port)
         return int(self._server.port)
+
+    def _back_to_first(self, why: str) -> str:
+        """The line on it; what dead workers have left there is removed, where torch can do that."""
+        store: Any = getattr(self._store, "underlying_store", None)
+        line = f"no new store for the workers at {self._handler.master_addr} ({why}): they meet in"
+        try:
+            for key in store.list_keys():
+                if not key.startswith(f"{self._handler.run_id}/"):  # the launchers' own
+                    store.delete_key(key)
+        except (AttributeError, RuntimeError, OSError):
+            return f"{line} the first one, and may find addresses of dead workers there"
+        return f"{line} the first one"
 
     def _wait(self, store: Store, wanted: dict[str, int]) -> None:
         """Wait until nodes have set their keys.
@@ -192,6 +222,14 @@ class StaticMeetings:
                 raise RendezvousTimeoutError(f"node {nodes} has not come to a restart in time")
             if self._stopped.wait(_POLL_S):
                 raise RendezvousClosedError("this node ends")
+
+
+def _reaches(host: str, port: int) -> str:
+    try:
+        socket.create_connection((host, port), _REACH_S).close()
+    except OSError:
+        return _NO
+    return _YES
 
 
 def _port(text: bytes) -> int:

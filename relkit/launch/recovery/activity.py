@@ -46,6 +46,8 @@ class Activity:
             return True
 
     def _excuses(self, pid: int, now_s: float) -> bool:
+        if not procfs.is_own():  # its number is another process's there
+            return True
         state = procfs.process_state(pid)
         if state[:1] in "TtZX" or state == procfs.GONE:
             self._looks.pop(pid, None)

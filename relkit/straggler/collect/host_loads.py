@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from io import FileIO
 
@@ -10,6 +11,8 @@ from relkit.process.procfs import cpu_s, descendants
 from relkit.straggler.host_load import HostLoad
 
 _EVERY_S = 5.0
+# A look costs a file for each thread: of a core it takes no more than one part in so many.
+_COST_SHARE = 400.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -20,8 +23,10 @@ class HostLoadMeter:
         self.load: HostLoad | None = None
         self._began_s = self._next_s = 0.0
         self._busy_at_first_s = 0.0
-        # Of the job's processes: CPU time at the first look at each, and at the last.
+        # Of the job's processes: CPU time at the first look at each, and at the last. Of those that
+        # are gone, what they had used in between, all together: a job may have had any number.
         self._own_s: dict[int, tuple[float, float]] = {}
+        self._gone_s = 0.0
 
     def look(self, pids: Iterable[int], now_s: float) -> None:
         """Look, if that is due.
@@ -34,20 +39,30 @@ class HostLoadMeter:
         busy_s, cores = busy_time()
         if not cores:
             return
+        look_began_s = time.thread_time()
         is_first = not self._began_s
+        present: dict[int, tuple[float, float]] = {}
         for pid in {each for rank in pids for each in (rank, *descendants(rank))}:
             used_s = cpu_s(pid)
             # What begins later has used all of it since.
-            first_s, last_s = self._own_s.get(pid, (used_s if is_first else 0.0, 0.0))
-            self._own_s[pid] = (first_s, max(last_s, used_s))
+            first_s, last_s = self._own_s.pop(pid, (used_s if is_first else 0.0, 0.0))
+            present[pid] = (first_s, max(last_s, used_s))
+        for pid, (first_s, last_s) in self._own_s.items():
+            if last_s and cpu_s(pid) >= last_s:
+                # It lives, and was not seen as a child of anybody's.
+                present[pid] = (first_s, last_s)
+            else:
+                self._gone_s += last_s - first_s
+        self._own_s = present
+        cost_s = _COST_SHARE * (time.thread_time() - look_began_s)
         if is_first:
             self._began_s, self._busy_at_first_s = now_s, busy_s
-            self._next_s = now_s + 1.0
+            self._next_s = now_s + max(1.0, cost_s)
             return
         elapsed_s = now_s - self._began_s
-        own_s = sum(last_s - first_s for first_s, last_s in self._own_s.values())
+        own_s = self._gone_s + sum(last_s - first_s for first_s, last_s in present.values())
         self.load = HostLoad(cores, (busy_s - self._busy_at_first_s) / elapsed_s, own_s / elapsed_s)
-        self._next_s = now_s + _EVERY_S
+        self._next_s = now_s + max(_EVERY_S, cost_s)
 
 
 def busy_time() -> tuple[float, int]:

@@ -113,6 +113,34 @@ def test_node_0_opens_the_store_when_all_have_come_and_tells_the_others(nodes: M
         assert [restarts_left(node) for node in all_nodes] == [3 - restart] * 3
 
 
+def test_where_a_node_cannot_reach_the_new_store_all_meet_in_the_first_one_which_is_cleared(
+    nodes: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A firewall that lets only the named port through."""
+    all_nodes = nodes(3)
+    first = together(all_nodes)[0]
+    named = all_nodes[0].spec.master_port
+    workers = TCPStore("127.0.0.1", named)
+    workers.set("default_pg/0/0", "address of a dead worker")
+    first.store.set("of/launchers", "1")
+    monkeypatch.setattr("relkit.launch.job.static_meetings.TCPStore", _ClosedStore)
+    together(all_nodes)
+    assert [node.spec.master_port for node in all_nodes] == [named] * 3
+    (line,) = all_nodes[0].log
+    assert line.startswith("restart 1: no new store for the workers at 127.0.0.1 (node 1-2 cannot ")
+    is_cleared = hasattr(workers, "list_keys")
+    assert ("addresses of dead workers" not in line) == is_cleared
+    assert workers.check(["default_pg/0/0"]) != is_cleared
+    assert first.store.check(["of/launchers"])
+
+
+class _ClosedStore:
+    """On a port that nobody can connect to."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.port = free_port()
+
+
 def test_a_node_that_meets_again_has_the_others_restart_their_workers(nodes: Make) -> None:
     first, second = nodes(2)
     together([first, second])
@@ -195,7 +223,7 @@ def test_a_launcher_that_ends_waits_no_longer(nodes: Make) -> None:
 def test_what_is_no_port_is_refused(nodes: Make, text: str) -> None:
     first, second = nodes(2)
     base, _ = together([first, second])
-    base.store.set("relkit/meeting-1/port", text)
+    base.store.set("relkit/meeting-1/opened", text)
     with pytest.raises(RendezvousConnectionError, match="has named no port"):
         second.meet()
 

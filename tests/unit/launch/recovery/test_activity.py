@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from relkit.launch.recovery.activity import Activity
 from relkit.process import procfs
 
@@ -81,3 +83,11 @@ def test_who_is_gone_is_not() -> None:
         until_state(pid, "Z")
         assert not Activity(5.0).excuses(pid, 10.0)
     assert not Activity(5.0).excuses(pid, 10.0)
+
+
+def test_who_cannot_be_looked_at_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """/proc of another PID namespace shows nobody, or a stranger, by that number."""
+    monkeypatch.setattr(procfs, "is_own", lambda: False)
+    activity = Activity(max_idle_s=1.0)
+    with child("import time; print(flush=True); time.sleep(1000)") as pid:
+        assert all(activity.excuses(pid, now_s) for now_s in (10.0, 12.0, 14.0, 16.0))
