@@ -24,7 +24,7 @@ from relkit.commands.launch_parts.torchrun_command import PARSED, TorchrunComman
 from relkit.config.apply import FILES
 from relkit.errors import UsageProblem
 from relkit.launch.job.on_hang import OnHang
-from relkit.launch.options import check_script, is_left_open, program
+from relkit.launch.options import check_script, is_left_open, program, unused_job_id
 from relkit.launch.peers.local_address import settle_local_address
 from relkit.launch.quick_imports import quick_imports
 from relkit.straggler.transport.control_settings import Control, Mode
@@ -106,7 +106,7 @@ def launch(
 
     if files := ", ".join(map(str, ctx.meta.get(FILES, ()))):
         log(f"options from {files} apply")
-    for line in filter(None, (where, unnamed)):
+    for line in filter(None, (where, unnamed, unused_job_id(options))):
         log(line)
     ranks = order_ranks(ctx, options, log)
     folder = choose_timeline(timeline_path)

@@ -99,8 +99,8 @@ GROUPS = (
             "--flash-timeout",
             1.0,
             600.0,
-            "How long writing such a checkpoint may take; after that, the one before stays the "
-            "newest.",
+            "How long writing what --flash-keep keeps may take; after that, the checkpoint before "
+            "stays the newest.",
         ),
         click.option(
             "--flash-max-mb-per-s",
@@ -108,8 +108,8 @@ GROUPS = (
             default=0.0,
             show_default=True,
             metavar="MB/S",
-            help="Write such a checkpoint no faster than this on each node; 0: as fast as the "
-            "disk is.",
+            help="Write what --flash-keep keeps no faster than this on each node; 0: as fast as "
+            "the disk is.",
         ),
         *REPLICAS,
         seconds_option(

@@ -33,8 +33,8 @@ NETWORK_CHECK = (
                  help="Measure the network between the nodes before any worker starts; a dead "
                  "node leaves the job with exit code 5."),
     _KEPT.option("--network-probe", type=click.Choice(PROBES),
-                 help="What carries its traffic, as relkit netcheck --probe; the same on all "
-                 "nodes. [default: tcp]"),
+                 help="What carries the traffic of --network-check, as relkit netcheck --probe; "
+                 "the same on all nodes. [default: tcp]"),
     _KEPT.option("--exclude-straggler", is_flag=True,
                  help="With --network-check: nodes with a slow network or a slow device leave the "
                  "job too."),

@@ -37,6 +37,11 @@ def read_settings(
         if path is not None and path.exists():
             settings = _merged(settings, read_document(path))
     if named is not None:
+        if not named.exists():
+            raise ConfigProblem(
+                f"there is no {named}",
+                next_step="Name a file that is there, or leave --config out.",
+            )
         return _merged(settings, read_document(named))
     if _may_use(here := Path(NAME), warn):
         settings = _merged(settings, read_document(here.absolute()))

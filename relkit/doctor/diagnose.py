@@ -113,7 +113,7 @@ def _torch(facts: HostFacts) -> Finding:
         return Finding(
             "RK-DOC-006",
             Status.WARN,
-            "torch is not installed: `relkit launch` cannot run here; every other command can",
+            "torch is not installed: `relkit launch` and `relkit demo` cannot run here; others can",
             advice="Install your site's torch build, or `pip install torch`.",
         )
     if not torch.backends:
@@ -151,7 +151,8 @@ def _timeline(facts: HostFacts) -> Finding:
         "RK-DOC-008",
         Status.WARN,
         f"the timeline folder {facts.timeline_path} cannot be written",
-        advice="Name another with --timeline-path or XPU_TIMER_TIMELINE_PATH.",
+        advice="Name another with --timeline-path or XPU_TIMER_TIMELINE_PATH; else `relkit launch` "
+        "makes a new one for each job in the temporary folder.",
     )
 
 

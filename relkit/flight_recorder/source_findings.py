@@ -96,14 +96,19 @@ def _disputed(joined: JoinedJob) -> Finding:
 
 def _left_out(joined: JoinedJob) -> Finding:
     count = len(joined.left_out)
+    advice = (
+        "Name a file of stacks after its rank, as in rank3.txt. Where a log does not say of which "
+        "rank its lines are, do the same."
+    )
+    if any(": of job " in reason for reason in joined.left_out):
+        advice = f"One job is judged at a time: name the folder of each. {advice}"
     return Finding(
         id=LEFT_OUT,
         status=Status.WARN,
         title=f"{count} {'file' if count == 1 else 'files'} beside the dumps could not be used, or "
         "not in full",
         reasons=_shortened(list(joined.left_out)),
-        advice="Name a file of stacks after its rank, as in rank3.txt. Where a log does not say of "
-        "which rank its lines are, do the same.",
+        advice=advice,
     )
 
 

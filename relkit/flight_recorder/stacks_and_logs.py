@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -193,7 +193,7 @@ def read_stacks_and_logs(paths: Sequence[Path]) -> StacksAndLogs:
         if not file.name.endswith(SUFFIX):
             texts.append(file)
             continue
-        if file.parent.name.startswith(PREVIOUS) and not {file, file.parent} & {*paths}:
+        if is_put_aside(file, paths):
             earlier[file.parent] = None
             continue
         try:
@@ -248,6 +248,16 @@ def _choose(result: StacksAndLogs, dumps: Mapping[str, RankDump], heads: Sequenc
             result.used[path] = f"stacks of rank {dump.rank}"
     for name, reason in refused:
         result.leave_out(name, reason)
+
+
+def is_stack_file(path: Path) -> bool:
+    """Whether a file has relkit's own format of stacks, and not a text of such a name."""
+    return path.name.endswith(SUFFIX) and not is_spy_text(path)
+
+
+def is_put_aside(file: Path, named: Iterable[Path]) -> bool:
+    """Whether a file is of an earlier incident, and neither it nor its folder was asked for."""
+    return file.parent.name.startswith(PREVIOUS) and not {file, file.parent} & {*named}
 
 
 def is_spy_text(path: Path) -> bool:

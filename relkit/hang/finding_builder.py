@@ -234,7 +234,10 @@ class FindingBuilder:
     def _not_in_flight(self) -> list[str]:
         hook = self.view.hook
         if hook is None:
-            return ["it has no recorder: either it has made no hooked call yet, or the hook is off"]
+            return [
+                "it has no recorder: relkit did not start it, it has made no hooked call yet, or "
+                "the hook is off"
+            ]
         communicates = any(op.communicates for op in hook.in_flight)
         return [] if communicates else ["it has no collective in flight"]
 

@@ -18,6 +18,7 @@ from typing import NoReturn
 from relkit.errors import MissingExtra, UsageProblem
 from relkit.launch.before_script import before_script
 from relkit.launch.quick_imports import quick_imports
+from relkit.text.printable import printable
 from relkit.text.whole_number import whole_number
 
 _PREFIX = "relkit_"
@@ -26,6 +27,8 @@ _NNODES = re.compile(r"[0-9]{1,9}(:[0-9]{1,9})?")
 _MAX_PROCESSES = 4096
 # These mean something only beside the name of a host.
 _OF_NAMED_HOST = ("--node-rank", "--node_rank", "--master-port", "--master_port")
+# torchrun's default.
+_NO_ID = "none"
 # Rendezvous backends whose endpoint can be found out.
 _WITHOUT_ENDPOINT = ("static", "c10d")
 
@@ -196,6 +199,26 @@ def needs_peers(torchrun: argparse.Namespace, argv: Sequence[str]) -> bool:
     if int(high or low) < 2 or torchrun.standalone:
         return False
     return not _names_a_host(torchrun, argv)
+
+
+def unused_job_id(torchrun: argparse.Namespace) -> str | None:
+    """Say that torch replaces the --rdzv-id of a job of one node, which it does without a word.
+
+    By that id `relkit stacks dump --job` finds the ranks, and a job its steps in memory.
+    """
+    low, _, high = torchrun.nnodes.partition(":")
+    is_left_to_torch = (
+        torchrun.rdzv_backend == "static"
+        and not torchrun.rdzv_endpoint
+        and torchrun.master_port is None
+        and int(high or low) == 1
+    )
+    if torchrun.rdzv_id == _NO_ID or not (torchrun.standalone or is_left_to_torch):
+        return None
+    return (
+        f"--rdzv-id {printable(torchrun.rdzv_id)} is not used: torch gives this job an id of its "
+        "own, unless there is --rdzv-backend c10d --rdzv-endpoint localhost:0, and no --standalone"
+    )
 
 
 def check_script(torchrun: argparse.Namespace) -> None:

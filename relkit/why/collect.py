@@ -13,6 +13,7 @@ from typing import BinaryIO
 from relkit.errors import UsageProblem
 from relkit.files.input_file import open_input, read_input
 from relkit.findings import Report
+from relkit.flight_recorder.stacks_and_logs import is_put_aside, is_stack_file
 from relkit.text.foreign_json import parse_object
 from relkit.why.error_file import read_error_file
 from relkit.why.file_names import earlier_attempts, numbered, speaker_of_name
@@ -65,9 +66,13 @@ def collect(
     """
     files = list(dict.fromkeys(file for path in paths for file in _files_below(path)))
     old = earlier_attempts(files)
+    aside = _of_earlier_incidents(files, paths)
     numbers = numbered(files)
     collected = _Collected()
     for count, file in enumerate(files, start=1):
+        if file in aside:
+            collected.files.append(SourceFile(file, "", "of an earlier incident"))
+            continue
         speaker = speaker_of_name(file)
         if speaker == Speaker() and file in numbers:
             speaker = replace(speaker, task=numbers[file])
@@ -79,6 +84,14 @@ def collect(
         if progress is not None:
             progress(count, len(files))
     return _evidence(collected)
+
+
+def _of_earlier_incidents(files: Sequence[Path], named: Sequence[Path]) -> frozenset[Path]:
+    """What `relkit launch` has put aside in its timeline folder for a later incident."""
+    known = frozenset(files)
+    return frozenset(
+        file for file in files if is_put_aside(file, named) and file.parent / "report.json" in known
+    )
 
 
 def _files_below(path: Path) -> Iterable[Path]:
@@ -108,7 +121,9 @@ def _read(
         while len(head) < HEAD_BYTES and (more := stream.read(HEAD_BYTES - len(head))):
             head += more
         text = unpacked_head(head)
-        kind = sort_file(head, text)
+        # That format shows in nothing but its name.
+        is_stacks = file != STDIN and is_stack_file(file)
+        kind = Sorted(FileKind.STACKS) if is_stacks and head else sort_file(head, text)
         if kind.kind in (FileKind.LOG, FileKind.KERNEL_LOG) or _is_piped(file, kind):
             tail = _tail(stream, len(head)) if file != STDIN else b""
             lines = (text + b"\n" + tail).decode("utf-8", "replace").splitlines()

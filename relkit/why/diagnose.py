@@ -183,7 +183,10 @@ def _reasons(
     by_actor = {t.actor: t for t in reversed(alike)}
     for each in dict.fromkeys(by_actor[t.actor] for t in alike):
         at = f" (at {each.sighting.code})" if each.sighting.code else ""
-        reasons.append(f"{each.sighting.where}: {each.actor.name}: {each.sighting.text}{at}")
+        # A log that says nobody's name is called by its path, which stands before it already.
+        is_nameless = each.actor.name == str(each.sighting.path)
+        who = each.sighting.where if is_nameless else f"{each.sighting.where}: {each.actor.name}"
+        reasons.append(f"{who}: {each.sighting.text}{at}")
     more = len(reasons) - _MAX_REASONS
     reasons = reasons[:_MAX_REASONS] + ([f"and {more} more that say the same"] if more > 0 else [])
     first = next((e for e in evidence.ended if e.is_first and e.rank is not None), None)

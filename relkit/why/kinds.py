@@ -51,6 +51,8 @@ _MAGIC = (
     (b"\x89HDF", "an HDF5 file"),
     (b"SQLite format", "a data base"),
 )
+# relkit's own pages quote what was seen, also where it was nothing.
+_MARKUP = (b"<!doctype html", b"<html", b"<svg", b"<?xml", b"digraph ")
 _STACKS = (
     re.compile(r"^\s*(?:\[rank\d+\]:? ?)?Thread (?:0x)?[0-9A-Fa-f]+.{0,40}\((?:active|idle)", re.M),
     re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+ .{0,40}\(most recent call first\)", re.M),
@@ -84,6 +86,8 @@ def sort_file(head: bytes, text: bytes) -> Sorted:
     for magic, why in _MAGIC:
         if head.startswith(magic):
             return Sorted(FileKind.NONE, why)
+    if text.lstrip()[:14].lower().startswith(_MARKUP):
+        return Sorted(FileKind.NONE, "a page or a picture, no log")
     if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05":
         return Sorted(FileKind.DUMP)
     if head[:1] == b"\x80" or text.count(0) > len(text) // 64 + 8:

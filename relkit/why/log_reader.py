@@ -33,7 +33,8 @@ _NCCL_WARN = "NCCL WARN"
 _HARMLESS = re.compile(
     r"\b(?:retry(?:ing)?|retries|will (?:try|fall) |falling back|fallback|ignor(?:e|ing)|skipp?ing|"
     r"optional|non-fatal|handled|deprecat\w+|0 (?:errors|failed|failures)|no errors?|"
-    r"error(?:s|_count)?[=: ]+0(?:\.0+)?)\b",
+    r"error(?:s|_count)?[=: ]+0(?:\.0+)?|(?:no|not|0) oom[-_ ]?kill(?:s|ed|er)?|"
+    r"oom_?kill(?:ed)?[\"']?[:= ]+[\"']?(?:0|false))\b",
     re.IGNORECASE,
 )
 _BARE_EXCEPTION = re.compile(
@@ -46,6 +47,8 @@ _RESTARTS = re.compile(
 _CODE = re.compile(
     r"^\s*(?:raise |except |assert |return |def |class |if |import |from |try:|#|//|\* |>>> )"
 )
+# Advice of relkit's own, in the output of its launcher, names what might have been.
+_ADVICE = re.compile(r"^\s+(?:do|next|missing): ")
 
 
 class LogReader:
@@ -189,7 +192,7 @@ class LogReader:
 
     def _judge(self, line: Line, speaker: Speaker, text: str) -> bool:
         """A line outside of tracebacks; whether a rule knows it."""
-        if not text or _CODE.match(text):
+        if not text or _CODE.match(text) or _ADVICE.match(text):
             return False
         known = rule_of(text)
         pid = 0

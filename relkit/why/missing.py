@@ -12,7 +12,8 @@ _LOGS = Missing(
 )
 _HANG = Missing(
     "stacks or dumps, if the job hung",
-    "relkit stacks dump while it hangs; TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
+    "relkit stacks dump -o DIR while it hangs; or TORCH_FR_BUFFER_SIZE=2000 "
+    "TORCH_NCCL_DUMP_ON_TIMEOUT=1 for the next run",
 )
 _SCHEDULER = Missing(
     "what the scheduler says of its end",

@@ -160,6 +160,14 @@ def test_a_file_that_others_can_write_is_passed_over_unless_it_is_named(
     assert "no-hok" in refused(["--config", "relkit.toml", "launch", "t.py"], capfd)
 
 
+def test_a_file_that_is_not_there_is_no_wrong_line(
+    job_file: Write, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(["--config", "none.toml", "launch", "t.py"], capfd)
+    assert "there is no none.toml" in said
+    assert "line" not in said
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_file_of_another_user_is_passed_over(
     job_file: Write, capfd: pytest.CaptureFixture[str]

@@ -11,7 +11,7 @@ from torch.distributed.run import get_args_parser
 from relkit.commands.launch import launch
 from relkit.commands.launch_parts.torchrun_command import own_options
 from relkit.errors import UsageProblem
-from relkit.launch.options import check, check_script, needs_peers, split
+from relkit.launch.options import check, check_script, needs_peers, split, unused_job_id
 
 OWN = own_options(launch.params)
 TORCHRUN_LINES = [
@@ -272,3 +272,28 @@ def test_the_beginning_of_a_name_is_torchruns_first_and_several_are_named() -> N
         UsageProblem, match="--flash could be --flash-keep, --flash-timeout, --flash-max-mb-per-s"
     ):
         split(["--flash=1", "t.py"], OWN)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_used"),
+    [
+        (["--rdzv-id=a", "--standalone"], False),
+        (["--rdzv-id=a", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"], True),
+        (["--rdzv-id=a", "--master-addr=h", "--master-port=29555"], True),
+        (["--rdzv-id=a", "--nnodes=2"], True),
+        (["--standalone"], True),
+        ([], True),
+    ],
+)
+def test_an_id_that_torch_replaces_is_named(words: list[str], *, is_used: bool) -> None:
+    said = unused_job_id(split([*words, "t.py"], OWN).torchrun)
+    assert (said is None) is is_used, said
+    assert said is None or said.startswith("--rdzv-id a is not used")
+
+
+@pytest.mark.skipif(
+    get_args_parser().parse_args(["t.py"]).master_port is not None,
+    reason="this torch keeps the id of a job without a port",
+)
+def test_an_id_without_a_place_to_meet_is_named() -> None:
+    assert unused_job_id(split(["--rdzv-id=a", "t.py"], OWN).torchrun) is not None

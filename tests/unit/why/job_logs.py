@@ -180,6 +180,19 @@ LOGS = {
         "been OOM Killed.\nsrun: error: n1: task 3: Out Of Memory",
         "oom-killer",
     ),
+    "killed, and relkit's own report": JobLog(
+        f"{steps(9)}\nFAIL  RK-HANG-002  rank 1 (n1, pid 7): ended by signal 9 (SIGKILL)\n"
+        "    because no OOM kill is counted in its memory cgroup /a\n"
+        "    do: Mostly the OOM killer, the scheduler, or the launcher.\n"
+        f"{torchrun_table(-9)}",
+        "killed",
+        [2],
+    ),
+    "killed, and no OOM kill is counted": JobLog(
+        f'{torchrun_table(-9)}\noom 0\noom_kill 0\n"OOMKilled": false\nOOMKilled: false',
+        "killed",
+        [2],
+    ),
     "Ctrl-C": JobLog(raised(None, "KeyboardInterrupt"), "interrupted", []),
     "DeepSpeed's launcher": JobLog(
         "[2026-11-01 10:00:00,2] [ERROR] [launch.py:322:sigkill_handler] ['python', '-u', 't.py', "

@@ -62,6 +62,9 @@ BAD = {
     "cut json": b'{"a": [1, 2,\n "KeyError',
     "source": b"import os\nfrom a import b\n\ndef f():\n    raise MemoryError\n",
     "script": b"#!/bin/bash\nset -e\nexport A=1\n",
+    "page": b"<!doctype html>\n<html>\n<li>no OOM kill is counted in its memory cgroup</li>\n",
+    "picture": b"<svg xmlns='a'>\n<title>MemoryError</title>\nMemoryError: x\n</svg>\n",
+    "graph": b"digraph stacks {\nMemoryError: x\n}\n",
     "document": b"# Title\n\n## CUDA out of memory\n\n```\nMemoryError\n```\n",
 }
 
