@@ -43,7 +43,7 @@ def test_arrays_are_read_where_a_program_lets_numpy_through_by_itself(tmp_path: 
     torch.save({"order": np.arange(3)}, path)
     before = list(torch.serialization.get_safe_globals())
     # As megatron-core does.
-    reconstruct = np.arange(1).__reduce__()[0]
+    reconstruct: Any = np.arange(1).__reduce__()[0]
     torch.serialization.add_safe_globals([reconstruct, np.ndarray, np.dtype, np.dtypes.UInt32DType])
     try:
         for _ in range(20):
