@@ -13,7 +13,7 @@ from relkit.errors import ConfigProblem
 from relkit.files.input_file import read_input_text
 
 _MAX_BYTES = 1 << 20
-_TABLE = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?")
+_TABLE = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?")
 _KEY = re.compile(r"""\s*(?P<quote>["']?)(?P<key>[\w.-]+)(?P=quote)\s*=""")
 
 

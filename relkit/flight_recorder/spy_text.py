@@ -47,7 +47,7 @@ _HELPER = re.compile(
     r"\w+ torch/distributed/(run|launch|launcher/api|elastic/agent/server/\w+)\.py|"
     r"\w+ torch/_inductor/compile_worker/"
 )
-_LIBRARY = re.compile(r".*/(?:site-packages|python3[.\d]*)/")
+_LIBRARY = re.compile(r"^.*/(?:site-packages|python3[.\d]*)/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,8 @@ class Scanner:
         self.keeps_last_traceback = False
         self.last_traceback: tuple[int, int, bytes] | None = None
         self._data, self._at = b"", 0
+        # The last progress before a line, and up to where it was searched.
+        self._near, self._searched = _NOWHERE, -1
 
     def __iter__(self) -> Iterator[Line]:
         carried = b""
@@ -157,8 +159,17 @@ class Scanner:
             offset: of that line, bytes.
         """
         end = max(0, offset - self._at)
-        near = progress_in(self._data[max(0, end - _LAST_BYTES) : end])
-        return near[-1].step if near else -1
+        begin = max(0, end - _LAST_BYTES)
+        # Many ranks fail at once: what was searched for the line before is not searched again.
+        start = max(begin, self._searched - self._at)
+        start = start if start <= end else begin
+        steps = progress_in(self._data[start:end])
+        if steps:
+            self._near = Progress(self._at + start + steps[-1].offset, steps[-1].step)
+        elif start == begin or self._near.offset < self._at + begin:
+            self._near = _NOWHERE
+        self._searched = offset
+        return self._near.step
 
     def _note_last_traceback(self, data: bytes, offset: int) -> None:
         """Number and offset of the line that the last traceback begins with, and some KB of it."""
@@ -224,6 +235,9 @@ class Progress:
 
     offset: int
     step: int
+
+
+_NOWHERE = Progress(-1, -1)
 
 
 def progress_in(data: bytes) -> list[Progress]:

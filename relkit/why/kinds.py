@@ -54,7 +54,9 @@ _MAGIC = (
 # relkit's own pages quote what was seen, also where it was nothing.
 _MARKUP = (b"<!doctype html", b"<html", b"<svg", b"<?xml", b"digraph ")
 _STACKS = (
-    re.compile(r"^\s*(?:\[rank\d+\]:? ?)?Thread (?:0x)?[0-9A-Fa-f]+.{0,40}\((?:active|idle)", re.M),
+    re.compile(
+        r"^[ \t]*(?:\[rank\d+\]:? ?)?Thread (?:0x)?[0-9A-Fa-f]+.{0,40}\((?:active|idle)", re.M
+    ),
     re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+ .{0,40}\(most recent call first\)", re.M),
     re.compile(r"^Traceback for thread \d+", re.M),
     re.compile(r"^#\d+ +(?:0x[0-9a-f]+ in )?\S+ \(.{0,200}\)(?: (?:at|from) \S+)?$", re.M),

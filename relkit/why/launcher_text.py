@@ -15,7 +15,8 @@ _TABLE = re.compile(
 )
 _FIRST = "Root Cause (first observed"
 _OTHERS = re.compile(r"^\s*(?:Other )?Failures:")
-_FIELD = re.compile(r"^\s*(time|host|rank|exitcode)\s*:\s*(.*?)\s*$")
+_FIELD = re.compile(r"^\s*(time|host|rank|exitcode)\s*:(.*)$")
+_MAX_ENDED = 1 << 16
 _RANK = re.compile(r"(\d{1,7})(?: \(local_rank: (\d{1,5})\))?")
 _EXIT = re.compile(r"(-?\d{1,5})(?: \(pid: (\d{1,9})\))?")
 _AGENT = re.compile(r"failed \(exitcode: (-?\d{1,5})\) local_rank: (\d{1,5}) \(pid: (\d{1,9})\)")
@@ -52,6 +53,11 @@ class LauncherText:
     is_first: bool = False
     current: Ended | None = None
 
+    @property
+    def is_full(self) -> bool:
+        """More is not taken."""
+        return len(self.ended) >= _MAX_ENDED
+
     def line(self, text: str, number: int, raw: str) -> None:
         """Read one line.
 
@@ -63,7 +69,7 @@ class LauncherText:
         elif _OTHERS.match(text):
             self.is_first = False
         elif (entry := _FIELD.match(text)) is not None:
-            self._field(entry[1], entry[2], number)
+            self._field(entry[1], entry[2].strip(), number)
         elif (agent := _AGENT.search(text)) is not None:
             self._add(None, int(agent[2]), "", int(agent[3]), int(agent[1]), number, raw)
         elif (deepspeed := _DEEPSPEED.search(text)) is not None:
@@ -89,7 +95,10 @@ class LauncherText:
             self.current = replace(self.current, rank=int(rank[1]), local_rank=local)
         elif name == "exitcode" and (code := _EXIT.match(value)) is not None:
             pid = int(code[2] or 0)
-            self.ended.append(replace(self.current, exit_code=int(code[1]), pid=pid, line=number))
+            if not self.is_full:
+                self.ended.append(
+                    replace(self.current, exit_code=int(code[1]), pid=pid, line=number)
+                )
             self.current = None
 
     def _srun(self, match: re.Match[str], number: int, raw: str) -> None:
@@ -111,7 +120,7 @@ class LauncherText:
         number: int,
         raw: str,
     ) -> None:
-        if len(self.ended) < 1 << 16:
+        if not self.is_full:
             self.ended.append(
                 Ended(
                     rank, local_rank, host, pid, exit_code, False, clock_of(raw), self.path, number

@@ -13,7 +13,16 @@ from relkit.why.clocks import clock_of
 from relkit.why.launcher_text import TABLE_LINES, LauncherText, begins_table
 from relkit.why.model import Clock, LogFacts, Sighting, Speaker
 from relkit.why.rules.exceptions import GENERIC, cause_of_exception
-from relkit.why.rules.line_rules import OFTEN_MENTIONED, OUTRIGHT, rule_of
+from relkit.why.rules.line_rules import rule_of
+from relkit.why.rules.manner import (
+    CONDITION,
+    HARMLESS,
+    LEVEL,
+    NOT_THE_END,
+    OF_A_SHELL,
+    OFTEN_MENTIONED,
+    OUTRIGHT,
+)
 from relkit.why.rules.told import Kind
 from relkit.why.speakers import Prefixes, without_prefixes
 from relkit.why.tracebacks import Raised, Traceback, begins_traceback, new_traceback
@@ -28,15 +37,10 @@ _MAX_STEPS = 100
 # The end of a line is where errors stand that follow a progress bar.
 _MAX_MATCHED = 8192
 _WATCHDOG = ("ProcessGroup", "atchdog", "latest states", "lagging ranks")
-_LEVEL = re.compile(r"(?<![=\w])(?:WARN(?:ING)?|INFO|DEBUG)\b|\b\w*Warning:|Exception ignored in")
 _NCCL_WARN = "NCCL WARN"
-_HARMLESS = re.compile(
-    r"\b(?:retry(?:ing)?|retries|will (?:try|fall) |falling back|fallback|ignor(?:e|ing)|skipp?ing|"
-    r"optional|non-fatal|handled|deprecat\w+|0 (?:errors|failed|failures)|no errors?|"
-    r"error(?:s|_count)?[=: ]+0(?:\.0+)?|(?:no|not|0) oom[-_ ]?kill(?:s|ed|er)?|"
-    r"oom_?kill(?:ed)?[\"']?[:= ]+[\"']?(?:0|false))\b",
-    re.IGNORECASE,
-)
+_ANNOUNCED_LINES = 3
+_CONDITION_CHARS = 80
+_BEGIN_CHARS = 600
 _BARE_EXCEPTION = re.compile(
     r"^(?:\w+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit|NotFound|Failed))(?:: ?(.*))?$"
     r"|^(?:[a-z_]\w*\.)+([A-Z]\w*): (.*)$"
@@ -64,11 +68,13 @@ class LogReader:
         self.facts = LogFacts()
         self._launcher = LauncherText(path, self.facts.ended)
         self._kept: dict[tuple[Speaker, str, Kind], list[int]] = {}
-        self._shapes: dict[str, bool] = {}
         self._open: dict[Speaker, Traceback] = {}
+        self._raised: dict[Speaker, int] = {}
         self._tracebacks = 0
         self._table_until = 0
         self._restarted_at = -1
+        self._restarted_line = 0
+        self._announced: dict[Speaker, tuple[int, Kind]] = {}
         self._scanner = Scanner(())
 
     def read(self, pieces: Iterable[bytes]) -> LogFacts:
@@ -87,8 +93,15 @@ class LogReader:
             for place, each in enumerate(facts.sightings)
             if each.offset < self._restarted_at
             or is_outlived(each.offset, each.step, scanner.progress)
+            or self._went_on(each)
         }
+        facts.ended[:] = [each for each in facts.ended if each.line >= self._restarted_line]
         return facts
+
+    def _went_on(self, sighting: Sighting) -> bool:
+        """Whether a script said this, and had its program run and fail behind it."""
+        raised = self._raised.get(sighting.speaker, -1)
+        return raised > sighting.offset and OF_A_SHELL.fullmatch(sighting.text) is not None
 
     def _line(self, line: Line) -> None:
         is_listened = bool(self._open) or line.number < self._table_until
@@ -114,8 +127,8 @@ class LogReader:
         if not self.facts.has_watchdog and any(word in text for word in _WATCHDOG):
             self.facts.has_watchdog = True
         if _RESTARTS.search(text) is not None:
-            self._restarted_at = line.offset
-        if begins_table(text):
+            self._restarted_at, self._restarted_line = line.offset, line.number
+        if begins_table(text) and not self._launcher.is_full:
             self._table_until = line.number + TABLE_LINES
         before = len(self.facts.ended)
         self._launcher.line(text, line.number, line.text)
@@ -129,6 +142,12 @@ class LogReader:
                 return True
         if begins_traceback(text):
             return self._begin(line, speaker, text)
+        if (passed := NOT_THE_END.search(text)) is not None:
+            if len(self._announced) >= _MAX_OPEN:
+                self._announced.clear()
+            kind = Kind.MENTION if passed["ignored"] else Kind.WEAK
+            self._announced[speaker] = (line.number + _ANNOUNCED_LINES, kind)
+            return True
         return self._judge(line, speaker, text) or told
 
     def _clock(self, line: Line) -> Clock | None:
@@ -144,7 +163,10 @@ class LogReader:
                 f"of its tracebacks the first {_MAX_TRACEBACKS} and the last were read"
             )
             return True
-        self._open[speaker] = new_traceback(text, self._clock(line))
+        until, kind = self._announced.pop(speaker, (0, Kind.ROOT))
+        self._open[speaker] = new_traceback(
+            text, self._clock(line), kind if line.number <= until else Kind.ROOT
+        )
         return True
 
     def _read_last(self) -> None:
@@ -166,8 +188,15 @@ class LogReader:
             sighting = self._of_exception(speaker, raised, traceback.clock)
             if best is None or _tells_more(sighting, best, raised.chained):
                 best = sighting
-        if best is not None:
-            self._add(best)
+        if best is None:
+            return
+        # Another thread's failure says so little only where it names no cause.
+        is_known = traceback.most is Kind.WEAK and best.cause not in GENERIC
+        if traceback.most.value > best.kind.value and not is_known:
+            best = replace(best, kind=traceback.most)
+        self._add(best)
+        if best.kind is Kind.ROOT:
+            self._raised[speaker] = best.offset
 
     def _of_exception(self, speaker: Speaker, raised: Raised, clock: Clock | None) -> Sighting:
         text = raised.text
@@ -204,11 +233,15 @@ class LogReader:
             cause, kind = cause_of_exception(bare[1] or bare[3])
         else:
             return False
-        if cause in OFTEN_MENTIONED and kind is Kind.ROOT and OUTRIGHT.match(text) is None:
+        is_outright = OUTRIGHT.match(text, 0, _BEGIN_CHARS) is not None
+        if cause in OFTEN_MENTIONED and kind is Kind.ROOT and not is_outright:
             kind = Kind.WEAK
-        level = _LEVEL.search(text)
-        if (level is not None and _NCCL_WARN not in text) or _HARMLESS.search(text) is not None:
-            kind = Kind.MENTION if cause != "nan" or _HARMLESS.search(text) else kind
+        level = LEVEL.search(text)
+        if (level is not None and _NCCL_WARN not in text) or HARMLESS.search(text) is not None:
+            kind = Kind.MENTION if cause != "nan" or HARMLESS.search(text) else kind
+        if known is not None and not is_outright:
+            before = text[max(0, known[1].start() - _CONDITION_CHARS) : known[1].start()]
+            kind = Kind.MENTION if CONDITION.search(before) is not None else kind
         self._add(
             Sighting(
                 cause=cause,
@@ -227,8 +260,10 @@ class LogReader:
     def _add(self, sighting: Sighting) -> None:
         """Keep the first and the newest of each cause and speaker, and count them."""
         key = (sighting.speaker, sighting.cause, sighting.kind)
-        kept = self._kept.setdefault(key, [])
         sightings = self.facts.sightings
+        if len(sightings) >= _MAX_SIGHTINGS and key not in self._kept:
+            return
+        kept = self._kept.setdefault(key, [])
         newest = sightings[kept[1]] if len(kept) == 2 else None
         if newest is not None and newest.count > _MAX_STEPS:
             step = newest.step

@@ -12,6 +12,7 @@ from relkit.why.rules.line_rules import rule_of
 from relkit.why.rules.told import Kind
 
 _MAX_TEXT = 400
+_MAX_LINE = 4096
 # Slurm's state of a job -> cause, and how much it says.
 _STATES = {
     "OUT_OF_MEMORY": ("oom-killer", Kind.ROOT),
@@ -27,10 +28,10 @@ _SIGNALS = {11: "segfault", 7: "segfault", 4: "segfault", 8: "segfault", 6: "abo
 _STATE = re.compile(r"(?<![A-Z_])(" + "|".join(_STATES) + r")(?![A-Z_])\+?")
 _CODE = re.compile(r"(?<![\d:])(\d{1,3}):(\d{1,3})(?![\d:])")
 _POD = re.compile(r"^Name:\s+(\S+)")
-_REASON = re.compile(r"^\s+Reason:\s+(\S.*?)\s*$")
+_REASON = re.compile(r"^\s+Reason:\s+(\S.*)$")
 _EXIT = re.compile(r"^\s+Exit Code:\s+(\d{1,3})\s*$")
-_POD_STATUS = re.compile(r"^(?:Status|Reason|Message):\s+(\S.*?)\s*$")
-_EVENT = re.compile(r"^\s+(?:Warning|Normal)\s+(\S+)\s+.{0,60}?\s{2,}\S+\s+(.*)$")
+_POD_STATUS = re.compile(r"^(?:Status|Reason|Message):\s+\S")
+_EVENT = re.compile(r"^\s+(?:Warning|Normal)\s+\S")
 _K8S_CODES = {137: "killed", 139: "segfault", 134: "abort", 135: "segfault", 143: "cancelled"}
 
 
@@ -47,7 +48,8 @@ def is_pod_description(lines: Sequence[str]) -> bool:
 
 def read_accounting(lines: Sequence[str], path: Path) -> Iterator[Sighting]:
     """How sacct says that the steps of a job ended."""
-    for number, line in enumerate(lines, start=1):
+    for number, whole in enumerate(lines, start=1):
+        line = whole[:_MAX_LINE]
         state = _STATE.search(line)
         if state is None:
             continue
@@ -62,7 +64,8 @@ def read_accounting(lines: Sequence[str], path: Path) -> Iterator[Sighting]:
 def read_pod(lines: Sequence[str], path: Path) -> Iterator[Sighting]:
     """How `kubectl describe` says that a pod's containers ended, and what happened to it."""
     pod = ""
-    for number, line in enumerate(lines, start=1):
+    for number, whole in enumerate(lines, start=1):
+        line = whole[:_MAX_LINE].rstrip()
         if (name := _POD.match(line)) is not None:
             pod = name[1]
         elif (reason := _REASON.match(line)) is not None and reason[1] == "OOMKilled":

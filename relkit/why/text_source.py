@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 PIECE_BYTES = 1 << 22
+# zlib copies what it has not come to: of a small part that costs little, however often it stops.
+_PACKED_BYTES = 1 << 16
 # What a packed file may unpack to: it has to end some day.
 MAX_UNPACKED_BYTES = 8 << 30
 _GZIP = b"\x1f\x8b"
@@ -59,21 +61,30 @@ class Pieces:
         while piece := self._stream.read(PIECE_BYTES):
             yield piece
 
+    def _small_parts(self) -> Iterator[bytes]:
+        for packed in self._packed():
+            for start in range(0, len(packed), _PACKED_BYTES):
+                yield packed[start : start + _PACKED_BYTES]
+
     def _unpacked(self) -> Iterator[bytes]:
         """Of gzip, as far as that goes: of a damaged file as well."""
         unpacker, given, is_whole = zlib.decompressobj(_OF_GZIP), 0, False
-        for packed in self._packed():
-            data = packed
+        ready = bytearray()
+        for data in self._small_parts():
             while data:
                 try:
                     piece = unpacker.decompress(data, PIECE_BYTES)
                 except zlib.error as error:
                     self.note = f"it is damaged behind {given} bytes: {error}"
+                    yield bytes(ready)
                     return
                 given += len(piece)
-                if piece:
-                    yield piece
+                ready += piece
+                if len(ready) >= PIECE_BYTES:
+                    yield bytes(ready)
+                    ready.clear()
                 if given >= MAX_UNPACKED_BYTES:
+                    yield bytes(ready)
                     self.note = f"only its first {MAX_UNPACKED_BYTES >> 30} GiB were unpacked"
                     return
                 data, is_whole = unpacker.unconsumed_tail, unpacker.eof
@@ -81,7 +92,11 @@ class Pieces:
                     # Logs that were rotated are joined packed.
                     data = unpacker.unused_data
                     unpacker = zlib.decompressobj(_OF_GZIP)
-                    data = data if data.startswith(_GZIP) else b""
+                    if data and not data.startswith(_GZIP[: len(data)]):
+                        # Padding, as of tapes.
+                        yield bytes(ready)
+                        return
+        yield bytes(ready)
         if not is_whole:
             self.note = f"it is cut behind {given} bytes"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from relkit.hang.infrastructure import is_infrastructure
 from relkit.why.model import Clock
+from relkit.why.rules.told import Kind
 
 _BEGINS = "(most recent call last)"
 _FRAME = re.compile(r'File "([^"]{1,1024})", line (\d{1,9})(?:, in (.{1,256}))?')
@@ -54,6 +55,7 @@ class Traceback:
     Args:
         indent: of its first line; the exception stands there as well.
         clock: when it began, None where nothing says it.
+        most: what it says at most, by the line above it.
     """
 
     indent: int
@@ -66,6 +68,7 @@ class Traceback:
     is_chain: bool = False
     in_frames: bool = True
     is_done: bool = False
+    most: Kind = Kind.ROOT
 
     def add(self, text: str, line: int, offset: int) -> bool:
         """Take the next line; False where it is none of the traceback's."""
@@ -140,14 +143,15 @@ def begins_traceback(text: str) -> bool:
     return _BEGINS in text
 
 
-def new_traceback(text: str, clock: Clock | None) -> Traceback:
+def new_traceback(text: str, clock: Clock | None, most: Kind = Kind.ROOT) -> Traceback:
     """A traceback that begins with this line.
 
     Args:
         text: of it, without prefixes; clock: when it was written.
+        most: what it says at most.
     """
     before = text[: max(text.find("Traceback"), 0)]
-    return Traceback(len(before) if not before.strip() else 0, clock, lines=1)
+    return Traceback(len(before) if not before.strip() else 0, clock, lines=1, most=most)
 
 
 def _place(frames: list[tuple[str, str, str]]) -> str:

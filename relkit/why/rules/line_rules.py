@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from relkit.why.rules.bounded import bounded
 from relkit.why.rules.told import Kind
 
 _ROOT, _WEAK, _AFTER, _LAUNCHER = Kind.ROOT, Kind.WEAK, Kind.CONSEQUENCE, Kind.LAUNCHER
@@ -32,7 +33,10 @@ class LineRule:
 
 def _rule(cause: str, kind: Kind, words: str, pattern: str) -> LineRule:
     return LineRule(
-        cause, kind, tuple(words.split("|")), re.compile(pattern, re.IGNORECASE | re.ASCII)
+        cause,
+        kind,
+        tuple(words.split("|")),
+        re.compile(bounded(pattern), re.IGNORECASE | re.ASCII),
     )
 
 
@@ -149,12 +153,12 @@ _DEVICES = (
     _rule(
         "device-missing",
         _ROOT,
-        "no cuda|no hip|no nvidia|invalid device ordinal|visible|"
+        "no cuda|no hip|no nvidia|invalid device ordinal|visible|cuinit|"
         "no gpu|nvml|device driver|not compiled with cuda|device unavailable|busy or unavailable",
         r"no cuda gpus are available|no hip gpus|no (?:cuda-capable|nvidia|usable) "
         r"(?:device|driver|gpu)|found no nvidia driver|invalid device ordinal|"
         r"not compiled with cuda enabled|could not select device driver|"
-        r"no cuda-capable device|nvml: driver not loaded|"
+        r"no cuda-capable device|nvml: driver not loaded|failed call to cuinit|"
         r"(?:devices?|gpus?) (?:is|are) busy or unavailable|no gpus? (?:found|available|detected)",
     ),
     _rule(
@@ -268,7 +272,7 @@ _PROGRAMS = (
         r"\b(?:nan|inf(?:inity)?|nans?/infs?|nan or inf)s?\b.{0,40}\b(?:detected|encountered|"
         r"found|occurred|in (?:the )?(?:loss|grad|local grad|weight|output|model|forward|logits|"
         r"activation|input))|"
-        r"(?:found|detected|encountered|got|is|are|became|returned|contains?) (?:a )?"
+        r"(?:found|detected|encountered|got|is|are|became|returned|contains?) (?:a |tensor\()?"
         r"(?:nan|inf)s?\b(?: |$|[.,!)])(?!.*iterations)|"
         r"loss scale (?:is )?already at minimum|"
         r"non-?finite (?:loss|grad|value|norm)|(?:loss|grad\w*|norm) (?:is|was|are) (?:not|non-?)"
@@ -434,7 +438,7 @@ _ENDS = (
         _LAUNCHER,
         "exit|failed|childfailed|return|signal",
         r"childfailederror|failed \(exitcode|exits? with (?:return|exit) code|"
-        r"returned non-zero exit|exited with (?:exit )?code|"
+        r"returned non-zero exit|exited with (?:exit )?code(?! 0\b)|"
         r"exited? on signal|worker group .*(?:fail|unhealthy)|processexitedexception|"
         r"processraisedexception|raytaskerror|calledprocesserror|exit(?:ed with)? status [1-9]|"
         r"task \d+: exited",
@@ -445,23 +449,6 @@ LINE_RULES: tuple[LineRule, ...] = (
     *_SYSTEM, *_SCHEDULERS, *_DEVICES, *_NETWORK, *_DEVICE_ERRORS, *_PROGRAMS, *_ENDS,
 )  # fmt: skip
 
-
-# What programs often say in passing, and go on: it counts in full where a line begins as errors do.
-OFTEN_MENTIONED = frozenset(
-    (
-        "missing-module", "missing-file", "permission", "config", "data", "download", "shape",
-        "checkpoint", "version", "compile", "storage", "device-missing", "too-many-files",
-        "host-oom", "assertion", "data-worker", "port-in-use",
-    )
-)  # fmt: skip
-OUTRIGHT = re.compile(
-    r"\W*(?:(?:\w+\.)*[A-Z]\w*(?:Error|Exception)\b|(?:\w+\.)+[A-Z]\w+: |"
-    r"(?:fatal|error|bash|sh|zsh|python[\d.]*|srun|slurmstepd|sbatch|docker|mpirun|torchrun|"
-    r"terminate|what\(\)|Failed|cannot|can't|unable)\b|"
-    r"[\w./-]+: (?:fatal |internal )?error: |/\S+: (?:line \d+|error|fatal)|"
-    r".{0,160}\] ?\w+Error: )",
-    re.IGNORECASE,
-)
 
 # By the line without digits: logs say the same again and again, with other numbers.
 _MAX_KNOWN = 8192
