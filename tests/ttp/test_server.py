@@ -301,13 +301,13 @@ def test_who_says_nothing_is_dropped_in_time(
     served: tuple[Server, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, _ = served
-    monkeypatch.setattr("relkit.net.gate.HANDSHAKE_S", 3600.0)
+    monkeypatch.setattr("relkit.net.door.HANDSHAKE_S", 3600.0)
     with raw(server) as slow, raw(server) as drip:
         drip.sendall(b"x")
         links = [rank(server, number) for number in range(2)]
         until(lambda: phase(server) == "normal")
         assert (server._gate.pending, server.unauthenticated) == (2, 0)
-        monkeypatch.setattr("relkit.net.gate.HANDSHAKE_S", 0.0)
+        monkeypatch.setattr("relkit.net.door.HANDSHAKE_S", 0.0)
         # The server has made a whole turn in between once it knows of the second step.
         for step in (6, 7):
             links[0].send(Heartbeat(0, step, "forward", 0.1))
