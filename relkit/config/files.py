@@ -34,7 +34,7 @@ def read_settings(
     """
     settings: Table = {}
     for path in (site, user_file(environ)):
-        if path is not None and path.exists():
+        if path is not None and _status(path) is not None:
             settings = _merged(settings, read_document(path))
     if named is not None:
         if not named.exists():
@@ -55,14 +55,21 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
     return Path(home) / ".config" / "relkit" / NAME if (home := environ.get("HOME")) else None
 
 
-def _may_use(path: Path, warn: Callable[[str], None]) -> bool:
-    """Some options name commands: a file that others can write would be their code."""
+def _status(path: Path) -> os.stat_result | None:
+    """Look for a file; None where there is none, or none for this user: HOME may be another's."""
     try:
-        status = path.stat()
-    except FileNotFoundError:
-        return False
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
     except OSError as error:
         raise ConfigProblem(f"{path}: {error.strerror}") from error
+
+
+def _may_use(path: Path, warn: Callable[[str], None]) -> bool:
+    """Some options name commands: a file that others can write would be their code."""
+    status = _status(path)
+    if status is None:
+        return False
     if status.st_uid in (os.geteuid(), 0) and not status.st_mode & stat.S_IWOTH:
         return True
     warn(f"{path.absolute()} is not read: it is not yours alone; --config {NAME} takes it anyway")

@@ -168,13 +168,32 @@ def test_a_file_that_is_not_there_is_no_wrong_line(
     assert "line" not in said
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.root
 def test_a_file_of_another_user_is_passed_over(
     job_file: Write, capfd: pytest.CaptureFixture[str]
 ) -> None:
     os.chown(job_file("[launch]\nno-hok = true\n"), 65534, 65534)
     run(["launch", "--help"])
     assert "is not read" in capfd.readouterr().err
+
+
+@pytest.mark.root
+def test_a_home_of_somebody_else_has_no_file_for_this_user(tmp_path: Path) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    (home / ".config" / "relkit").mkdir(parents=True)
+    (home / ".config" / "relkit" / "relkit.toml").write_text("[launch]\nspares = 1\n")
+    here.mkdir()
+    home.chmod(0o700)
+    environ = {"HOME": str(home)}
+    assert read_settings(None, environ, pytest.fail, here / "none.toml")
+    before = Path.cwd()
+    os.chdir(here)
+    os.seteuid(65534)
+    try:
+        assert read_settings(None, environ, pytest.fail, here / "none.toml") == {}
+    finally:
+        os.seteuid(0)
+        os.chdir(before)
 
 
 @pytest.mark.parametrize(
