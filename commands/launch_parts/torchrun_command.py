@@ -12,7 +12,7 @@ from relkit.commands.shared.option_groups import GroupedCommand
 from relkit.commands.shared.options import FurtherWords
 from relkit.config.apply import USED, further_words
 from relkit.config.document import Setting
-from relkit.errors import MissingExtra
+from relkit.errors import ConfigProblem, MissingExtra, UsageProblem
 from relkit.launch.options import OwnOption, check, split
 from relkit.launch.torchrun_help import TorchrunOption, torchrun_options
 
@@ -38,11 +38,17 @@ class TorchrunCommand(GroupedCommand):
             return super().parse_args(ctx, args)
         if args[:1] in (["-h"], ["--help"]):
             return super().parse_args(ctx, ["--help"])
-        args = [*self._kept_words(ctx), *args]
-        parts = split(args, own_options(self.params))
-        if parts.wants_help:
-            return super().parse_args(ctx, ["--help"])
-        check(parts.torchrun, args)
+        kept = self._kept_words(ctx)
+        args = [*(word for word, _ in kept), *args]
+        try:
+            parts = split(args, own_options(self.params))
+            if parts.wants_help:
+                return super().parse_args(ctx, ["--help"])
+            check(parts.torchrun, args)
+        except UsageProblem:
+            for word, setting in kept:
+                _check_alone(word, setting)
+            raise
         ctx.meta[PARSED] = parts.torchrun, tuple(args)
         return super().parse_args(ctx, list(parts.own))
 
@@ -50,7 +56,7 @@ class TorchrunCommand(GroupedCommand):
         """Name torchrun's options, for files of settings."""
         return frozenset(_name(option)[2:] for option in torchrun_options())
 
-    def _kept_words(self, ctx: click.Context) -> list[str]:
+    def _kept_words(self, ctx: click.Context) -> list[tuple[str, Setting]]:
         """Take torchrun's options out of files of settings; torchrun's own variables win."""
         used: dict[str, Setting] = ctx.meta.get(USED, {})
         if not used:
@@ -108,6 +114,14 @@ def _own_options(params: Sequence[click.Parameter]) -> Iterator[OwnOption]:
         )
         more = param.more if isinstance(param, FurtherWords) else ""
         yield OwnOption(tuple(flags), not param.is_flag, param.multiple, more)
+
+
+def _check_alone(word: str, setting: Setting) -> None:
+    """Name the line of a setting that torchrun would refuse by itself."""
+    try:
+        check(split([word, "script"], ()).torchrun, [word, "script"])
+    except UsageProblem as error:
+        raise ConfigProblem(f"{setting.where}: {error}") from error
 
 
 def _is_set(name: str) -> bool:

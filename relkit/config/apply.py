@@ -74,7 +74,7 @@ def check_commands(settings: Table, commands: Collection[str]) -> None:
             raise ConfigProblem(f"{_place(value)}: {no_such('command', name, commands)}")
 
 
-def further_words(used: Mapping[str, Setting]) -> Iterator[str]:
+def further_words(used: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
     """Write settings of options that are not Click's as words of a command line.
 
     Args:
@@ -85,9 +85,9 @@ def further_words(used: Mapping[str, Setting]) -> Iterator[str]:
     """
     for key, setting in used.items():
         if isinstance(setting.value, bool):
-            yield from [f"--{key}"] * setting.value
+            yield from [(f"--{key}", setting)] * setting.value
         elif isinstance(setting.value, (str, int, float)):
-            yield f"--{key}={setting.value}"
+            yield f"--{key}={setting.value}", setting
         else:
             raise ConfigProblem(f"{setting.where}: --{key} takes one value")
 

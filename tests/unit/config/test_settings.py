@@ -91,7 +91,13 @@ def test_each_value_knows_its_line(tmp_path: Path) -> None:
         ("[launch]\nno-hok = true\n", ["launch", "t.py"], "Did you mean '--no-hook'"),
         ("[launch]\nmax-restart = 2\n", ["launch", "t.py"], "Did you mean '--max-restarts'"),
         ("[launch]\nnnodes = [2]\n", ["launch", "t.py"], "line 2: --nnodes takes one value"),
-        ("[launch]\nnnodes = 0\n", ["launch", "t.py"], "--nnodes '0' is neither"),
+        ("[launch]\nnnodes = 0\n", ["launch", "t.py"], "line 2: --nnodes '0' is neither"),
+        (
+            "[launch]\nstandalone = true\nmax-restarts = 'x'\n",
+            ["launch", "t.py"],
+            "line 3: argument --max-restarts",
+        ),
+        ("[launch]\nstandalone = 'x'\n", ["launch", "t.py"], "line 2: argument --standalone"),
         ("[lanch]\na = 1\n", ["status"], "line 2: No such command 'lanch'"),
         ("hang-timeout = 1\n", ["status"], "line 1: hang-timeout belongs to a command"),
         ("[stacks.dmp]\na = 1\n", ["stacks", "dump"], "line 2: No such command 'dmp'"),
@@ -156,7 +162,7 @@ def test_a_file_that_others_can_write_is_passed_over_unless_it_is_named(
     path = job_file("[launch]\nno-hok = true\n")
     path.chmod(0o646)
     run(["launch", "--help"])
-    assert "is not read: it is not yours alone" in capfd.readouterr().err
+    assert "is not read: it is another user" in capfd.readouterr().err
     assert "no-hok" in refused(["--config", "relkit.toml", "launch", "t.py"], capfd)
 
 
