@@ -73,7 +73,8 @@ def _may_use(path: Path, warn: Callable[[str], None]) -> bool:
     if status.st_uid in (os.geteuid(), 0) and not status.st_mode & stat.S_IWOTH:
         return True
     warn(
-        f"{path.absolute()} is not read: it is another user's, or everybody can write to it; --config {NAME} takes it anyway"
+        f"{path.absolute()} is not read: it is another user's, or everybody can write to it;"
+        f" --config {NAME} takes it anyway"
     )
     return False
 
