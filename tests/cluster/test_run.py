@@ -64,7 +64,12 @@ def test_a_rank_that_was_asked_to_end_has_not_failed(
     job.wait_for("step    5")
     job.process.send_signal(number)
     done = job.wait()
-    assert done.code == 128 + number
+    ends = {128 + number}
+    if number == signal.SIGINT:
+        # Python is taken down in the middle of a backward pass: where gloo's thread is late, torch
+        # aborts the process (pytorch/pytorch#179291).
+        ends.add(128 + signal.SIGABRT)
+    assert done.code in ends
     assert "relkit:" not in done.err, done.err
     assert list((tmp_path / "t").iterdir()) == []
 
