@@ -186,7 +186,7 @@ def marks(folder: Path) -> None:
     assert page_snippets.run(_of_page(API, "step("), {"loader": loader}) is not None
     how_to = _of_page("docs/how-to/straggler.md", "step(")
     assert page_snippets.run(how_to, {"loader": loader}) is not None
-    report = folder / "report.json"
+    report = folder / f"report-{dist.get_rank()}.json"
     report.write_text(json.dumps({"findings": [{"id": "X", "status": "ok"}]}))
     code = _of_page(API, "report.json").replace("/root/timeline/report.json", str(report))
     assert page_snippets.run(code, {}) is not None
@@ -228,7 +228,8 @@ def main() -> None:
         os.environ[FOLDER_VARIABLE] = str(slots)
         dist.barrier()
         PARTS[name](folder)
-        print(f"rank {dist.get_rank()} ran {name}", flush=True)
+        # One write: with PYTHONUNBUFFERED, print() makes two, and the ranks write at once.
+        os.write(1, f"rank {dist.get_rank()} ran {name}\n".encode())
         dist.barrier()
     end_rank()
 
