@@ -42,7 +42,8 @@ class Actors:
         )
         self._by_local = {(e.host, e.local_rank): e.rank for e in pairs}
         self._by_pid = {e.pid: e for e in evidence.ended if e.pid}
-        self._first = _first_of(evidence.ended)
+        # That torchrun saw fail first, None where its tables do not agree.
+        self.first = _first_of(evidence.ended)
         self._nameless = {s.path for s in evidence.sightings if s.speaker == Speaker()}
 
     def of(self, sighting: Sighting) -> Actor:
@@ -52,7 +53,7 @@ class Actors:
         if rank is None and sighting.pid and sighting.pid in self._by_pid:
             rank = self._of_ended(self._by_pid[sighting.pid])
         if rank is None and speaker == Speaker() and self._is_of_first(sighting):
-            rank = self._first.rank if self._first else None
+            rank = self.first.rank if self.first else None
         if rank is not None:
             return Actor(rank, f"rank {rank}")
         return Actor(None, self._words(speaker, sighting))
@@ -86,7 +87,7 @@ class Actors:
 
     def _is_of_first(self, sighting: Sighting) -> bool:
         """Whether a line without a name can only be of the process that torchrun saw first."""
-        first = self._first
+        first = self.first
         return (
             first is not None
             and sighting.kind is Kind.ROOT
@@ -109,8 +110,8 @@ class Actors:
 
 def _first_of(ended: Sequence[Ended]) -> Ended | None:
     """The process that torchrun's table calls the first, where all tables agree."""
-    firsts = {e.rank: e for e in ended if e.is_first and e.rank is not None}
-    return next(iter(firsts.values())) if len(firsts) == 1 else None
+    firsts = [each for each in ended if each.is_first and each.rank is not None]
+    return firsts[0] if len({each.rank for each in firsts}) == 1 else None
 
 
 def ranks_in_words(ranks: Sequence[int]) -> str:

@@ -97,8 +97,7 @@ class Scanner:
         # Lines that have said nothing before, without digits: the same with other numbers is not
         # given again.
         self.known: set[bytes] = set()
-        self.size_bytes = 0
-        self.lines = 0
+        self._lines = 0
         self.progress: list[Progress] = []
         # Set where there are too many tracebacks: of all that come the last is kept.
         self.keeps_last_traceback = False
@@ -119,8 +118,6 @@ class Scanner:
             yield from self._of_piece(whole, offset)
             offset += len(whole)
         yield from self._of_piece(carried, offset)
-        self.size_bytes = offset + len(carried)
-        self.lines += bool(carried) and not carried.endswith(b"\n")
 
     def _of_piece(self, data: bytes, offset: int) -> Iterator[Line]:
         if not data:
@@ -128,7 +125,7 @@ class Scanner:
         self._data, self._at = data, offset
         hits = _Hits(data.lower())
         place, counted = 0, 0
-        number = self.lines + 1
+        number = self._lines + 1
         while place < len(data):
             if not self.wants_all:
                 hit = hits.after(place)
@@ -150,7 +147,7 @@ class Scanner:
         self._note_progress(data, offset)
         if self.keeps_last_traceback:
             self._note_last_traceback(data, offset)
-        self.lines += data.count(b"\n")
+        self._lines += data.count(b"\n")
 
     def step_before(self, offset: int) -> int:
         """The step that the log had come to before a line just read; -1 where none is near.
@@ -176,7 +173,7 @@ class Scanner:
         place = data.rfind(_TRACEBACK)
         if place >= 0:
             begin = data.rfind(b"\n", 0, place) + 1
-            number = self.lines + 1 + data.count(b"\n", 0, begin)
+            number = self._lines + 1 + data.count(b"\n", 0, begin)
             self.last_traceback = (
                 number, offset + begin, data[begin : begin + _MAX_FOLLOWING_BYTES],
             )  # fmt: skip

@@ -25,6 +25,7 @@ _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _HEAD = 240
 # A leap year: some of the formats name none.
 _YEAR = 2000
+_START = datetime(_YEAR, 1, 1, tzinfo=timezone.utc)
 
 
 def clock_of(line: str) -> Clock | None:
@@ -46,6 +47,15 @@ def clock_of(line: str) -> Clock | None:
     return None
 
 
+def clock_of_unix(text: str) -> Clock | None:
+    """A Unix time in seconds, to be compared with those of logs; None where it is none."""
+    try:
+        when = datetime.fromtimestamp(float(text), timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return Clock("utc", (when.replace(year=_YEAR) - _START).total_seconds())
+
+
 def _clock(
     kind: str, month: int, day: int, hour: int, minute: int, second: int, *, part: str | None
 ) -> Clock | None:
@@ -53,8 +63,8 @@ def _clock(
         when = datetime(_YEAR, month, day, hour, minute, min(second, 59), tzinfo=timezone.utc)
     except ValueError:
         return None
-    start = datetime(_YEAR, 1, 1, tzinfo=timezone.utc)
-    return Clock(kind, (when - start).total_seconds() + (float(f"0.{part}") if part else 0.0))
+    part_s = float(f"0.{part}") if part else 0.0
+    return Clock(kind, (when - _START).total_seconds() + part_s)
 
 
 def _in_utc(clock: Clock, zone: str) -> Clock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from relkit.why.actors import Actor, Actors, in_words, ranks_in_words
@@ -10,6 +10,7 @@ from relkit.why.missing import missing_of
 from relkit.why.model import Answer, Clock, Ended, Evidence, Sighting
 from relkit.why.rules.causes import CAUSES
 from relkit.why.rules.exceptions import GENERIC
+from relkit.why.rules.exit_codes import cause_of_exit_code
 from relkit.why.rules.told import Kind
 
 # Where a rank hung, these say only what became of it.
@@ -20,7 +21,6 @@ _BY_KIND = {Kind.ROOT: 0.9, Kind.WEAK: 0.55, Kind.CONSEQUENCE: 0.25, Kind.LAUNCH
 _MAX_REASONS = 8
 # Below that an answer is a guess, and accuses nobody.
 SURE = 0.5
-_SIGNALS = {9: "killed", 11: "segfault", 7: "segfault", 4: "segfault", 8: "segfault", 6: "abort"}
 # What a launcher sends to those that are left.
 _BY_LAUNCHER = (-15, 143)
 
@@ -61,9 +61,7 @@ def _of_launchers(ended: Sequence[Ended], actors: Actors, told: Sequence[_Told])
         actor = actors.of_ended(each)
         if not code or code in _BY_LAUNCHER or actor in speak:
             continue
-        number = -code if code < 0 else code - 128 if 128 < code < 160 else 0
-        cause = _SIGNALS.get(number, "launcher")
-        kind = Kind.WEAK if cause != "launcher" else Kind.LAUNCHER
+        cause, kind = cause_of_exit_code(code)
         text = f"the launcher says that {actor.name} ended with exit code {code}"
         made.append(
             _Told(
@@ -94,11 +92,9 @@ def _in_order(told: Sequence[_Told]) -> list[_Told]:
 
     Where neither does, what names a cause comes before what is general.
     """
-    if len({t.sighting.clock.kind if t.sighting.clock else "" for t in told}) == 1 and told:
-        clocks = [t.sighting.clock for t in told]
-        if all(clocks):
-            return sorted(told, key=lambda t: (_at(t.sighting.clock), t.sighting.offset))
-    if len({t.sighting.path for t in told}) == 1:
+    if _is_timed(told):
+        return sorted(told, key=lambda t: (_at(t.sighting.clock), t.sighting.offset))
+    if _is_one_file(told):
         return sorted(told, key=lambda t: (t.sighting.offset, t.sighting.line))
     return sorted(
         told,
@@ -117,12 +113,14 @@ def _at(clock: Clock | None) -> float:
     return clock.at_s if clock is not None else 0.0
 
 
-def _is_ordered(told: Iterable[_Told]) -> bool:
-    """Whether it is known which of these came first."""
-    clocks = [t.sighting.clock for t in told]
-    if len({t.sighting.path for t in told}) <= 1:
-        return True
-    return all(clocks) and len({clock.kind for clock in clocks if clock}) == 1
+def _is_timed(told: Sequence[_Told]) -> bool:
+    """Whether all have a time, and these can be compared."""
+    kinds = {clock.kind if (clock := t.sighting.clock) is not None else "" for t in told}
+    return len(kinds) == 1 and "" not in kinds
+
+
+def _is_one_file(told: Sequence[_Told]) -> bool:
+    return len({t.sighting.path for t in told}) == 1
 
 
 def _firsts(ordered: Sequence[_Told]) -> dict[str, Sighting]:
@@ -152,7 +150,7 @@ def _answer(
     if sighting.kind is Kind.WEAK and sighting.cause == "collective-timeout":
         is_known = False
     is_everyone = len(ranks) > 1 and set(ranks) >= everyone
-    confidence = _confidence(chosen, alike, others, evidence)
+    confidence = _confidence(chosen, alike, others, actors.first)
     # A false word costs more than none.
     culprits = ranks if is_known and not is_everyone and confidence >= SURE else ()
     who = in_words(whose) if is_known else "nobody"
@@ -163,7 +161,7 @@ def _answer(
         culprits=culprits,
         who=who,
         place=_place(sighting),
-        reasons=_reasons(alike, others, evidence),
+        reasons=_reasons(alike, others, actors.first),
         confidence=confidence,
         missing=missing_of(sighting, evidence, has_rank=bool(culprits) or is_everyone),
         first_of=firsts,
@@ -177,7 +175,7 @@ def _place(sighting: Sighting) -> str:
 
 
 def _reasons(
-    alike: Sequence[_Told], others: Sequence[_Told], evidence: Evidence
+    alike: Sequence[_Told], others: Sequence[_Told], first: Ended | None
 ) -> tuple[str, ...]:
     reasons = []
     by_actor = {t.actor: t for t in reversed(alike)}
@@ -189,7 +187,6 @@ def _reasons(
         reasons.append(f"{who}: {each.sighting.text}{at}")
     more = len(reasons) - _MAX_REASONS
     reasons = reasons[:_MAX_REASONS] + ([f"and {more} more that say the same"] if more > 0 else [])
-    first = next((e for e in evidence.ended if e.is_first and e.rank is not None), None)
     if first is not None:
         reasons.append(
             f"{first.path}:{first.line}: torchrun saw rank {first.rank} fail first, exit code "
@@ -201,18 +198,18 @@ def _reasons(
 
 
 def _confidence(
-    chosen: _Told, alike: Sequence[_Told], others: Sequence[_Told], evidence: Evidence
+    chosen: _Told, alike: Sequence[_Told], others: Sequence[_Told], first: Ended | None
 ) -> float:
     score = _BY_KIND[chosen.sighting.kind]
     if chosen.sighting.cause in GENERIC:
         score -= 0.1
     if chosen.actor.rank is None and not CAUSES[chosen.sighting.cause].whole_job:
         score -= 0.1
-    if others and not _is_ordered([chosen, *others]):
+    seen = [chosen, *others]
+    if others and not (_is_timed(seen) or _is_one_file(seen)):
         score -= 0.25
     elif others:
         score -= 0.1
-    first = next((e for e in evidence.ended if e.is_first and e.rank is not None), None)
     if first is not None and chosen.actor.rank is not None:
         agrees = any(t.actor.rank == first.rank for t in alike)
         score += 0.05 if agrees else -0.15
@@ -229,7 +226,7 @@ def _by_hang(evidence: Evidence, answer: Answer, firsts: dict[str, Sighting]) ->
     if hang is None:
         return answer
     is_weak = not answer.cause or answer.cause in AFTER_A_HANG
-    is_weak = is_weak or (answer.confidence < 0.5 and not answer.culprits)
+    is_weak = is_weak or (answer.confidence < SURE and not answer.culprits)
     if hang.culprits and is_weak:
         ranks = ranks_in_words(hang.culprits)
         return Answer(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from relkit.text.printable import printable_line
+from relkit.why.clocks import clock_of_unix
 from relkit.why.model import Clock, Sighting, Speaker
 from relkit.why.rules.exceptions import GENERIC, cause_of_exception
 from relkit.why.rules.line_rules import rule_of
@@ -35,20 +35,20 @@ def read_error_file(plain: dict[str, Any], path: Path, speaker: Speaker) -> Sigh
     """
     message = plain["message"]
     if isinstance(message, str):
-        return sighting_of(message, "", path, speaker, None)
+        return _sighting(message, "", path, speaker, None)
     text, extra = message["message"], message.get("extraInfo")
     extra = extra if isinstance(extra, dict) else {}
     stack = extra.get("py_callstack")
-    return sighting_of(
+    return _sighting(
         text if isinstance(text, str) else str(text)[:_MAX_TEXT],
         stack if isinstance(stack, str) else "",
         path,
         speaker,
-        _clock(extra.get("timestamp")),
+        clock_of_unix(str(extra.get("timestamp"))),
     )
 
 
-def sighting_of(
+def _sighting(
     text: str, stack: str, path: Path, speaker: Speaker, clock: Clock | None
 ) -> Sighting | None:
     """An exception as a launcher keeps it.
@@ -77,13 +77,3 @@ def _raised(stack: str) -> Raised | None:
     for number, line in enumerate(stack.splitlines()[-_MAX_STACK_LINES:]):
         traceback.add(line, number, 0)
     return traceback.raised[-1] if traceback.raised else None
-
-
-def _clock(value: object) -> Clock | None:
-    """Unix seconds, as torchelastic writes them, as text."""
-    try:
-        at = datetime.fromtimestamp(float(str(value)), timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        return None
-    start = datetime(at.year, 1, 1, tzinfo=timezone.utc)
-    return Clock("utc", (at - start).total_seconds())

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from relkit.errors import RelkitError
 from relkit.findings import Report
-from relkit.flight_recorder.analyze import analyze, find_sources
+from relkit.flight_recorder.analyze import analyze
+from relkit.flight_recorder.find_files import find_sources
 from relkit.why.model import HangWord
 
 

@@ -87,7 +87,6 @@ class LogReader:
             self._close(speaker)
         self._read_last()
         facts = self.facts
-        facts.size_bytes, facts.lines = scanner.size_bytes, scanner.lines
         facts.outlived = {
             place
             for place, each in enumerate(facts.sightings)

@@ -33,7 +33,7 @@ class Clock:
 
     Args:
         kind: "utc" or "local": times of one kind can be compared.
-        at_s: since the beginning of a year, s.
+        at_s: since the beginning of the year, as if that were a leap year, s.
     """
 
     kind: str
@@ -121,7 +121,7 @@ class LogFacts:
         speakers: the ranks that have written in it, tasks and local ranks apart.
         outlived: places in `sightings` after which the job went on.
         has_watchdog: NCCL's watchdog speaks in it.
-        size_bytes: that were read; lines: that were read.
+        note: what of it was left out, "" where nothing was.
     """
 
     sightings: list[Sighting] = field(default_factory=list)
@@ -129,8 +129,6 @@ class LogFacts:
     speakers: set[Speaker] = field(default_factory=set)
     outlived: set[int] = field(default_factory=set)
     has_watchdog: bool = False
-    size_bytes: int = 0
-    lines: int = 0
     note: str = ""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from relkit.text.printable import printable_line
 from relkit.why.model import Sighting, Speaker
+from relkit.why.rules.exit_codes import cause_of_exit_code, cause_of_signal
 from relkit.why.rules.line_rules import rule_of
 from relkit.why.rules.told import Kind
 
@@ -24,7 +25,6 @@ _STATES = {
     "CANCELLED": ("cancelled", Kind.WEAK),
     "FAILED": ("launcher", Kind.LAUNCHER),
 }
-_SIGNALS = {11: "segfault", 7: "segfault", 4: "segfault", 8: "segfault", 6: "abort", 9: "killed"}
 _STATE = re.compile(r"(?<![A-Z_])(" + "|".join(_STATES) + r")(?![A-Z_])\+?")
 _CODE = re.compile(r"(?<![\d:])(\d{1,3}):(\d{1,3})(?![\d:])")
 _POD = re.compile(r"^Name:\s+(\S+)")
@@ -32,7 +32,8 @@ _REASON = re.compile(r"^\s+Reason:\s+(\S.*)$")
 _EXIT = re.compile(r"^\s+Exit Code:\s+(\d{1,3})\s*$")
 _POD_STATUS = re.compile(r"^(?:Status|Reason|Message):\s+\S")
 _EVENT = re.compile(r"^\s+(?:Warning|Normal)\s+\S")
-_K8S_CODES = {137: "killed", 139: "segfault", 134: "abort", 135: "segfault", 143: "cancelled"}
+# 128 and SIGTERM: Kubernetes ended the container.
+_TERMINATED = 143
 
 
 def is_accounting(lines: Sequence[str]) -> bool:
@@ -55,8 +56,8 @@ def read_accounting(lines: Sequence[str], path: Path) -> Iterator[Sighting]:
             continue
         cause, kind = _STATES[state[1]]
         if cause == "launcher":
-            codes = [int(code[2]) for code in _CODE.finditer(line)]
-            by_signal = next((_SIGNALS[code] for code in codes if code in _SIGNALS), "")
+            causes = (cause_of_signal(int(code[2])) for code in _CODE.finditer(line))
+            by_signal = next(filter(None, causes), "")
             cause, kind = (by_signal, Kind.WEAK) if by_signal else (cause, kind)
         yield _sighting(cause, kind, line, path, number, "")
 
@@ -70,10 +71,11 @@ def read_pod(lines: Sequence[str], path: Path) -> Iterator[Sighting]:
             pod = name[1]
         elif (reason := _REASON.match(line)) is not None and reason[1] == "OOMKilled":
             yield _sighting("oom-killer", Kind.ROOT, line, path, number, pod)
-        elif (code := _EXIT.match(line)) is not None:
-            cause = _K8S_CODES.get(int(code[1]), "launcher" if int(code[1]) else "")
-            kind = Kind.LAUNCHER if cause == "launcher" else Kind.WEAK
-            if cause:
+        elif (match := _EXIT.match(line)) is not None:
+            if code := int(match[1]):
+                cause, kind = cause_of_exit_code(code)
+                if code == _TERMINATED:
+                    cause, kind = "cancelled", Kind.WEAK
                 yield _sighting(cause, kind, line, path, number, pod)
         elif _EVENT.match(line) or _POD_STATUS.match(line) or _REASON.match(line):
             known = rule_of(line)

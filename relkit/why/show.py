@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,17 +28,18 @@ _MAX_RANKS = 5000
 def report_of(
     evidence: Evidence,
     answer: Answer,
-    hang: Report | None = None,
+    hang: Report | None,
     *,
-    argv: Sequence[str] = (),
-    started: float | None = None,
-    duration_s: float = 0.0,
+    argv: Sequence[str],
+    started: float,
+    duration_s: float,
 ) -> Report:
     """The report.
 
     Args:
         evidence: what was read; answer: what follows from it.
-        hang: the report on dumps and stacks, whose findings come behind where they are the answer.
+        hang: the report on dumps and stacks, None where there are none; its findings come behind
+            where they are the answer.
         argv: the command line; started: Unix time, s; duration_s: how long it took.
     """
     findings = [_answer(answer)]
@@ -50,7 +50,7 @@ def report_of(
         command="why",
         findings=tuple(findings),
         facts=_facts(evidence, answer, hang),
-        started=time.time() if started is None else started,
+        started=started,
         duration_s=duration_s,
         argv=tuple(argv),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
 
+from relkit.text.foreign_json import parse_json
 from relkit.why.model import Speaker
 
 ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
@@ -128,8 +128,8 @@ def _without_one(text: str, known: Prefixes, speaker: Speaker) -> tuple[Speaker,
 def _of_json(text: str, speaker: Speaker) -> tuple[Speaker, str]:
     """The text in an object: docker's `log`, and what structured loggers call it."""
     try:
-        plain = json.loads(text)
-    except (ValueError, RecursionError):
+        plain = parse_json(text)
+    except ValueError:
         return speaker, text
     if not isinstance(plain, dict):
         return speaker, text

@@ -97,7 +97,7 @@ class Traceback:
         if body[:1] in (" ", "\t"):
             return True
         match = _EXCEPTION.match(body.strip())
-        if match is None or match[1] in _NO_EXCEPTION or not self.frames_or_odd():
+        if match is None or match[1] in _NO_EXCEPTION:
             self.odd += 1
             self.is_done = self.odd > _MAX_ODD
             return False
@@ -109,10 +109,6 @@ class Traceback:
         )  # fmt: skip
         self.in_frames = False
         return True
-
-    def frames_or_odd(self) -> bool:
-        """Whether an exception may come now: there was a frame, or there is to be none."""
-        return bool(self.frames) or self.lines > 1
 
     def _is_outer(self, text: str) -> bool:
         return _EXCEPTION.match(text[self.indent :].strip()) is not None

@@ -10,7 +10,7 @@ from relkit.why.explain import explain
 from relkit.why.rules.causes import CAUSES
 from relkit.why.rules.exceptions import EXCEPTIONS
 from relkit.why.rules.line_rules import LINE_RULES
-from tests.unit.why.job_logs import LOGS, TEXTS, raised, steps
+from tests.unit.why.job_logs import LOGS, OOM, TEXTS, raised, steps, torchrun_table
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -66,3 +66,12 @@ def test_a_library_that_was_not_found_in_passing_is_no_sure_cause(tmp_path: Path
     report = explain([tmp_path])
     assert report.exit_code == 3
     assert report.facts["confidence"] < 0.5
+
+
+def test_two_launchers_that_saw_other_ranks_fail_first_name_no_first(tmp_path: Path) -> None:
+    for node, rank in ((1, 2), (2, 9)):
+        table = torchrun_table().replace("rank      : 2", f"rank      : {rank}")
+        (tmp_path / f"node{node}.log").write_text(f"[rank{rank}]: {OOM}\n{table}\n")
+    facts = explain([tmp_path]).facts
+    assert facts["cause"] == "device-oom"
+    assert [reason for reason in facts["reasons"] if "torchrun saw" in reason] == []

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,24 @@ def test_torchelastics_error_file(tmp_path: Path) -> None:
     facts = explain([tmp_path]).facts
     assert (facts["cause"], facts["culprits"]) == ("exception", [3])
     assert facts["place"] == "w/train.py:84 in step"
+
+
+def test_an_error_file_s_time_can_be_compared_with_a_log_s(tmp_path: Path) -> None:
+    """A day was missing behind the 28th of February: the formats of logs name no year."""
+    at_s = datetime(2026, 3, 1, 10, 0, 5, tzinfo=timezone.utc).timestamp()
+    plain = {"message": {"message": "KeyError: 1", "extraInfo": {"timestamp": str(at_s)}}}
+    (tmp_path / "rank1.json").write_text(json.dumps(plain))
+    (tmp_path / "rank2.log").write_text("2026-03-01T10:00:01.0Z stderr F MemoryError\n")
+    assert explain([tmp_path]).facts["cause"] == "host-oom"
+
+
+@pytest.mark.parametrize(("code", "cause"), [(132, "segfault"), (134, "abort"), (137, "killed")])
+def test_a_signal_in_the_exit_code_of_a_pod(code: int, cause: str, tmp_path: Path) -> None:
+    (tmp_path / "pod.txt").write_text(
+        "Name:         train-1\nNamespace:    x\nNode:  n1\nStatus:  Failed\nContainers:\n"
+        f"    Last State:     Terminated\n      Reason:       Error\n      Exit Code:    {code}\n"
+    )
+    assert explain([tmp_path]).facts["cause"] == cause
 
 
 def test_sacct_and_the_pod_of_kubectl(tmp_path: Path) -> None:
