@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.errors import UsageProblem
+from relkit.files.files_below import files_below
 from relkit.flight_recorder.file_kinds import FileKind, kind_of
 from relkit.flight_recorder.stacks_and_logs import (
     StacksAndLogs,
-    files_below,
     is_json,
     is_text_name,
     read_stacks_and_logs,

@@ -8,16 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relkit.errors import BadDump, UsageProblem
+from relkit.errors import BadDump
+from relkit.files.files_below import files_below
 from relkit.files.input_file import open_input
 from relkit.flight_recorder.fault_text import SIGN as FAULT_SIGN
 from relkit.flight_recorder.fault_text import parse_fault_text
 from relkit.flight_recorder.file_kinds import FileKind, kind_of
+from relkit.flight_recorder.file_names import earlier_attempts, named_rank, rank_of_name
 from relkit.flight_recorder.spy_json import parse_spy_json
 from relkit.flight_recorder.spy_text import SpyProcess, parse_spy_text
 from relkit.flight_recorder.text_lines import lines_of
 from relkit.flight_recorder.traceback_log import SIGNS as TRACEBACK_SIGNS
 from relkit.flight_recorder.traceback_log import Raised, parse_tracebacks
+from relkit.flight_recorder.watchdog_log import SIGNS as WATCHDOG_SIGNS
 from relkit.flight_recorder.watchdog_log import WatchdogState, parse_watchdog
 from relkit.hang.words import of_ranks
 from relkit.ranks import RankSet
@@ -26,7 +29,6 @@ from relkit.stacks.folder import PREVIOUS, Head, choose
 from relkit.stacks.model import RankDump
 from relkit.text.printable import printable_line
 
-MAX_FILES = 200_000
 # Of one log its end is read: there the watchdog speaks, and a training log may be huge.
 MAX_TEXT_BYTES = 32 << 20
 MAX_ALL_TEXTS_BYTES = 1 << 30
@@ -36,25 +38,6 @@ _TEXT_NAME = re.compile(
     r"\.(txt|log|out|err|stack|stacktrace|stdout|stderr)(\.\d+)?$|py-?spy|(^|[-_.])(stdout|stderr)"
     r"|(^|[-_.])rank[-_.]?\d+$"
 )
-_RANK_IN_NAME = re.compile(r"rank[-_. =]?(\d{1,7})(?!\d)", re.ASCII | re.IGNORECASE)
-# The last number, where it stands alone or behind a word for what is in the file: numbers of hosts
-# (`trace-node02`, `log-jz-iam02`) are none of ranks.
-_LAST_NUMBER = re.compile(
-    r"(?:^|(?:^|[^a-z])(?:py-?spy|spy|dump|trace|stack|stacktrace|traces|stacks|bt|backtrace|"
-    r"fault|faulthandler|log|out|err|stderr|stdout|r|proc|process|worker|trainer)s?[-_. =]?)"
-    r"(\d{1,7})(?:\.[a-z]+)*$",
-    re.ASCII | re.IGNORECASE,
-)
-# Numbers of something else: `node_rank0`, `local_rank3`, `gpu3`, `slurm-1234.out`, a date.
-_NO_RANK = re.compile(
-    r"(?<![a-z0-9])(node|local|group)[-_.]?rank[-_. =]?\d{1,7}"
-    r"|(node|local|host|gpu|cuda|slurm|job|pid|attempt)[-_.=]?\d"
-    r"|20\d\d[-_.]?[01]\d[-_.]?[0-3]\d",
-    re.ASCII | re.IGNORECASE,
-)
-# A folder of torchrun's with the logs of one attempt.
-_ATTEMPT = re.compile(r"attempt_(\d{1,7})", re.ASCII)
-_SPOKEN = (b"ProcessGroup", b"atchdog", b"latest states", b"lagging ranks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,27 +113,6 @@ def _note(notes: list[str], what: Path | str, reason: str) -> None:
         notes.append(printable_line(f"{what}: {reason}")[:400])
 
 
-def files_below(path: Path) -> list[Path]:
-    """The file of that name, or all files in a folder and below it.
-
-    Raises:
-        UsageProblem: there is no such path, or the folder holds too many files.
-    """
-    if not path.is_dir():
-        if not path.exists():
-            raise UsageProblem(f"there is no {path}", next_step="Name the folder of the dumps.")
-        return [path]
-    files: list[Path] = []
-    for folder, _, names in os.walk(path):
-        files += [Path(folder) / name for name in sorted(names)]
-        if len(files) > MAX_FILES:
-            raise UsageProblem(
-                f"{path} holds more than {MAX_FILES} files",
-                next_step="Name the folder in which only the dumps are.",
-            )
-    return files
-
-
 def is_json(path: Path) -> bool:
     """Whether a file's name is that of a JSON document."""
     return path.name.lower().endswith(".json")
@@ -217,22 +179,10 @@ def read_stacks_and_logs(paths: Sequence[Path]) -> StacksAndLogs:
 
 def _of_newest_attempts(result: StacksAndLogs, files: Sequence[Path]) -> list[Path]:
     """Without the logs that torchrun keeps of what was restarted."""
-    attempts = {file: _attempt(file) for file in files}
-    newest: dict[Path, int] = {}
-    for folder, number in filter(None, attempts.values()):
-        newest[folder.parent] = max(newest.get(folder.parent, 0), number)
-    old = {each[0] for each in attempts.values() if each and each[1] < newest[each[0].parent]}
-    for folder in sorted(old):
+    old = earlier_attempts(files)
+    for folder in sorted({*old.values()}):
         result.leave_out(folder, "its logs are of an earlier attempt of the job")
-    return [file for file, each in attempts.items() if each is None or each[0] not in old]
-
-
-def _attempt(file: Path) -> tuple[Path, int] | None:
-    """The folder of the attempt that a log is of, and its number."""
-    for folder in file.parents:
-        if (name := _ATTEMPT.fullmatch(folder.name)) is not None:
-            return folder, int(name[1])
-    return None
+    return [file for file in files if file not in old]
 
 
 def _choose(result: StacksAndLogs, dumps: Mapping[str, RankDump], heads: Sequence[Head]) -> None:
@@ -301,8 +251,8 @@ def _read_text(result: StacksAndLogs, file: Path, data: bytes) -> None:
         _add_stacks(result, file, parse_spy_text(lines_of(data)))
     elif FAULT_SIGN in text:
         _add_stacks(result, file, parse_fault_text(lines_of(data)))
-    rank = _named_rank(file)
-    if any(word in text for word in _SPOKEN):
+    rank = named_rank(file)
+    if any(word in text for word in WATCHDOG_SIGNS):
         states = parse_watchdog(lines_of(data), rank)
         result.logs += [LogFile(state, file, written_ns(file)) for state in states]
         if states:
@@ -361,27 +311,6 @@ def _add_stacks(result: StacksAndLogs, file: Path, processes: Sequence[SpyProces
     elif chosen:
         engine = "py-spy's text" if chosen[0].engine == "py-spy" else f"{chosen[0].engine} stacks"
         result.leave_out(file, f"{engine}, but neither it nor its name says of which rank")
-
-
-def rank_of_name(path: Path, pid: int) -> int | None:
-    """The rank that a name tells: `rank3.txt`, `pyspy_3.log`, `rank_3/stack.txt`.
-
-    Args:
-        path: of the file; pid: of the process, which is in names as often and is no rank.
-    """
-    named = _named_rank(path)
-    if named is not None:
-        return named
-    last = None if _NO_RANK.search(path.name) else _LAST_NUMBER.search(path.name)
-    return None if last is None or int(last[1]) == pid else int(last[1])
-
-
-def _named_rank(path: Path) -> int | None:
-    """The number behind the word `rank` in the name of a file, or of its folder."""
-    for name in (path.name, path.parent.name):
-        if named := _RANK_IN_NAME.findall(_NO_RANK.sub("", name)):
-            return int(named[-1])
-    return None
 
 
 def written_ns(file: Path) -> int:

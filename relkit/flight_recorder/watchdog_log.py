@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from relkit.stacks.model import Frame
 from relkit.text.whole_number import whole_number
 
+# A log in which none of these is has no line of a watchdog's.
+SIGNS = (b"ProcessGroup", b"atchdog", b"latest states", b"lagging ranks")
 MAX_STATES = 1 << 17
 _MAX_LINE = 4096
 # A report of a desync lists ranks in one line.

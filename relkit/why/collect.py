@@ -5,18 +5,19 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from relkit.errors import UsageProblem
+from relkit.files.files_below import files_below
 from relkit.files.input_file import open_input, read_input
 from relkit.findings import Report
+from relkit.flight_recorder.file_names import earlier_attempts
 from relkit.flight_recorder.stacks_and_logs import is_put_aside, is_stack_file
 from relkit.text.foreign_json import parse_object
 from relkit.why.error_file import read_error_file
-from relkit.why.file_names import earlier_attempts, numbered, speaker_of_name
+from relkit.why.file_names import numbered, speaker_of_name
 from relkit.why.hang_files import hang_of
 from relkit.why.kinds import FileKind, Sorted, sort_file
 from relkit.why.log_reader import LogReader
@@ -30,7 +31,6 @@ MAX_FILES = 20_000
 HEAD_BYTES = 1 << 16
 _MAX_SMALL_BYTES = 64 << 20
 _MAX_SIGHTINGS = 200_000
-_SKIPPED_FOLDERS = frozenset((".git", "__pycache__", "node_modules", ".venv"))
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ def collect(
     Raises:
         UsageProblem: a path does not exist, or a folder holds too many files.
     """
-    files = list(dict.fromkeys(file for path in paths for file in _files_below(path)))
+    files = list(dict.fromkeys(file for path in paths for file in _named(path)))
     old = earlier_attempts(files)
     aside = _of_earlier_incidents(files, paths)
     numbers = numbered(files)
@@ -94,23 +94,8 @@ def _of_earlier_incidents(files: Sequence[Path], named: Sequence[Path]) -> froze
     )
 
 
-def _files_below(path: Path) -> Iterable[Path]:
-    if path == STDIN:
-        return [path]
-    if not path.is_dir():
-        if not path.exists():
-            raise UsageProblem(f"there is no {path}", next_step="Name a log, or a folder of them.")
-        return [path]
-    files: list[Path] = []
-    for folder, below, names in os.walk(path):
-        below[:] = sorted(set(below) - _SKIPPED_FOLDERS)
-        files += [Path(folder) / name for name in sorted(names)]
-        if len(files) > MAX_FILES:
-            raise UsageProblem(
-                f"{path} holds more than {MAX_FILES} files",
-                next_step="Name the folder in which the job's own files are.",
-            )
-    return files
+def _named(path: Path) -> list[Path]:
+    return [path] if path == STDIN else files_below(path, MAX_FILES)
 
 
 def _read(

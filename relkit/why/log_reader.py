@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from relkit.flight_recorder.watchdog_log import SIGNS
 from relkit.text.printable import printable_line
 from relkit.why.candidates import Line, Scanner, is_outlived, shape_of
 from relkit.why.clocks import clock_of
@@ -36,7 +37,7 @@ _MAX_TEXT = 400
 _MAX_STEPS = 100
 # The end of a line is where errors stand that follow a progress bar.
 _MAX_MATCHED = 8192
-_WATCHDOG = ("ProcessGroup", "atchdog", "latest states", "lagging ranks")
+_WATCHDOG = tuple(sign.decode() for sign in SIGNS)
 _NCCL_WARN = "NCCL WARN"
 _ANNOUNCED_LINES = 3
 _CONDITION_CHARS = 80

@@ -13,7 +13,7 @@ import pytest
 from relkit.errors import BadInputFile
 from relkit.findings import Report
 from relkit.flight_recorder.analyze import NoDumps, analyze, find_sources, judged
-from relkit.flight_recorder.stacks_and_logs import rank_of_name
+from relkit.flight_recorder.file_names import rank_of_name
 from relkit.hang.model import Category
 from relkit.hang_picture.folder import read_hang
 from relkit.stacks.dumpfile import encode, file_name

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.flight_recorder.analyze import analyze, find_sources, judged
+from relkit.flight_recorder.file_names import rank_of_name
 from relkit.flight_recorder.spy_text import parse_spy_text
-from relkit.flight_recorder.stacks_and_logs import rank_of_name
 from relkit.hang.activity import ThreadState
 from relkit.hang.model import Category
 from relkit.hang.stackclass import classify
@@ -151,7 +151,8 @@ def test_the_loaders_of_a_rank_are_no_ranks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "rank"),
     [("trace-jz-iam02.out", None), ("trace-gpu-a17.out", None), ("n3.txt", None), ("dump-3.txt", 3),
-     ("trace3.out", 3), ("stack_12.txt", 12), ("r7.log", 7)],
+     ("trace3.out", 3), ("stack_12.txt", 12), ("r7.log", 7),
+     ("frank3.log", None), ("logRank3.txt", 3)],
 )  # fmt: skip
 def test_numbers_of_hosts_are_none_of_ranks(name: str, rank: int | None) -> None:
     assert rank_of_name(Path("/w") / name, 4711) == rank

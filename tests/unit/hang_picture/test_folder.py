@@ -140,7 +140,7 @@ def test_folders_of_nothing(tmp_path: Path) -> None:
 def test_a_folder_of_too_many_files_is_refused_for_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relkit.flight_recorder.stacks_and_logs.MAX_FILES", 2)
+    monkeypatch.setattr("relkit.files.files_below.MAX_FILES", 2)
     for rank in range(3):
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(document(steps(1))))
     with pytest.raises(UsageProblem, match="more than 2 files"):

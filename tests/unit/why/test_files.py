@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relkit.errors import UsageProblem
+from relkit.flight_recorder.file_names import earlier_attempts
 from relkit.why.explain import explain
-from relkit.why.file_names import earlier_attempts, numbered, speaker_of_name
+from relkit.why.file_names import numbered, speaker_of_name
 from relkit.why.kinds import FileKind, sort_file
 from relkit.why.model import Speaker
 from tests.unit.flight_recorder.flight_builders import document
@@ -178,7 +179,7 @@ def test_names_are_hints(tmp_path: Path) -> None:
     assert numbered(row) == {path: n for n, path in enumerate(row)}
     assert numbered([Path("logs/7.log"), Path("logs/9.log")]) == {}
     old, new = Path("r/attempt_0/0/stderr.log"), Path("r/attempt_1/0/stderr.log")
-    assert earlier_attempts([old, new]) == {old}
+    assert earlier_attempts([old, new]) == {old: Path("r/attempt_0")}
 
 
 def test_an_earlier_attempt_is_no_answer(tmp_path: Path) -> None:
