@@ -12,7 +12,7 @@ from relkit.flight_recorder.find_files import DumpFile
 from relkit.flight_recorder.job_view import MAX_WORLD, job_view, world_size_of
 from relkit.flight_recorder.model import FlightDump, FlightEntry
 from relkit.flight_recorder.stacks_and_logs import LogFile, StacksAndLogs
-from relkit.flight_recorder.traceback_log import Raised
+from relkit.flight_recorder.traceback_log import EndedBy
 from relkit.hang.model import JobView, RankView
 from relkit.hook.stored_state import stored_state
 from relkit.stacks.model import RankDump
@@ -209,7 +209,7 @@ def _with_stack(view: RankView, dump: RankDump, *, with_recorder: bool) -> RankV
     )
 
 
-def _with_exception(view: RankView, raised: Raised, log: Path, joiner: _Joiner) -> RankView:
+def _with_exception(view: RankView, raised: EndedBy, log: Path, joiner: _Joiner) -> RankView:
     """The rank, ended by its exception, where nothing shows that it lived on."""
     error = f"{raised.error} in {raised.where}" if raised.where else raised.error
     joiner.say(view.rank, f"{_name(log)} has a traceback of it: {error}")

@@ -19,7 +19,7 @@ from relkit.flight_recorder.spy_json import parse_spy_json
 from relkit.flight_recorder.spy_text import SpyProcess, parse_spy_text
 from relkit.flight_recorder.text_lines import lines_of
 from relkit.flight_recorder.traceback_log import SIGNS as TRACEBACK_SIGNS
-from relkit.flight_recorder.traceback_log import Raised, parse_tracebacks
+from relkit.flight_recorder.traceback_log import EndedBy, parse_tracebacks
 from relkit.flight_recorder.watchdog_log import SIGNS as WATCHDOG_SIGNS
 from relkit.flight_recorder.watchdog_log import WatchdogState, parse_watchdog
 from relkit.hang.words import of_ranks
@@ -90,7 +90,7 @@ class StacksAndLogs:
 
     stacks: dict[int, StackFile] = field(default_factory=dict)
     logs: list[LogFile] = field(default_factory=list)
-    raised: dict[int, tuple[Raised, Path]] = field(default_factory=dict)
+    raised: dict[int, tuple[EndedBy, Path]] = field(default_factory=dict)
     unranked: list[Unranked] = field(default_factory=list)
     used: dict[Path, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from relkit.flight_recorder.tracebacks import SIGN
+
 # In lower case, what follows each first letter: abort, by peer, cancel, unreachable, such file,
 # NCCL WARN, fail, found, of memory, finite, signal, segfault, kill, recent call, time-out, limit,
 # terminate, module named, segmentation, dumped, mismatch, preempt, permission, space left, quota,
@@ -40,7 +42,7 @@ MAX_LINE_BYTES = 1 << 16
 _MAX_CARRIED_BYTES = 1 << 20
 _LINE_HEAD_BYTES = 512
 _SHAPE_BYTES = 8192
-_TRACEBACK = b"(most recent call last)"
+_TRACEBACK = SIGN.encode()
 _MAX_FOLLOWING_BYTES = 1 << 14
 
 

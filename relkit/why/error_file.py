@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+from relkit.flight_recorder.tracebacks import SIGN, Raised, new_traceback
 from relkit.text.printable import printable_line
 from relkit.why.clocks import clock_of_unix
 from relkit.why.model import Clock, Sighting, Speaker
 from relkit.why.rules.exceptions import GENERIC, cause_of_exception
 from relkit.why.rules.line_rules import rule_of
 from relkit.why.rules.told import Kind
-from relkit.why.tracebacks import Raised, new_traceback
 
 _MAX_TEXT = 400
 _MAX_STACK_LINES = 2000
@@ -66,14 +66,14 @@ def _sighting(
     known = rule_of(first)
     if known is not None and (kind is not Kind.LAUNCHER or cause in GENERIC):
         cause, kind = known[0].cause, known[0].kind
-    code = raised.code if raised else ""
+    code = raised.where if raised else ""
     return Sighting(
         cause, kind, printable_line(first)[:_MAX_TEXT], path, 0, 0, speaker, clock, code
     )
 
 
 def _raised(stack: str) -> Raised | None:
-    traceback = new_traceback("Traceback (most recent call last):", None)
+    traceback = new_traceback(SIGN)
     for number, line in enumerate(stack.splitlines()[-_MAX_STACK_LINES:]):
         traceback.add(line, number, 0)
     return traceback.raised[-1] if traceback.raised else None

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from relkit.flight_recorder.tracebacks import (
+    Raised,
+    Traceback,
+    begins_traceback,
+    new_traceback,
+)
 from relkit.flight_recorder.watchdog_log import SIGNS
 from relkit.text.printable import printable_line
 from relkit.why.candidates import Line, Scanner, is_outlived, shape_of
@@ -26,7 +32,6 @@ from relkit.why.rules.manner import (
 )
 from relkit.why.rules.told import Kind
 from relkit.why.speakers import Prefixes, without_prefixes
-from relkit.why.tracebacks import Raised, Traceback, begins_traceback, new_traceback
 
 _MAX_SIGHTINGS = 20_000
 _MAX_SHAPES = 8192
@@ -56,6 +61,20 @@ _CODE = re.compile(
 _ADVICE = re.compile(r"^\s+(?:do|next|missing): ")
 
 
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A traceback that is being read.
+
+    Args:
+        clock: when it began, None where nothing says it; most: what it says at most, by the line
+            above it.
+    """
+
+    traceback: Traceback
+    clock: Clock | None
+    most: Kind
+
+
 class LogReader:
     """Reads one log.
 
@@ -69,7 +88,7 @@ class LogReader:
         self.facts = LogFacts()
         self._launcher = LauncherText(path, self.facts.ended)
         self._kept: dict[tuple[Speaker, str, Kind], list[int]] = {}
-        self._open: dict[Speaker, Traceback] = {}
+        self._open: dict[Speaker, _Open] = {}
         self._raised: dict[Speaker, int] = {}
         self._tracebacks = 0
         self._table_until = 0
@@ -135,8 +154,8 @@ class LogReader:
         told = len(self.facts.ended) > before or self._launcher.current is not None
         known = self._open.get(speaker)
         if known is not None:
-            taken = known.add(text, line.number, line.offset)
-            if known.is_done:
+            taken = known.traceback.add(text, line.number, line.offset)
+            if known.traceback.is_done:
                 self._close(speaker)
             if taken:
                 return True
@@ -164,8 +183,8 @@ class LogReader:
             )
             return True
         until, kind = self._announced.pop(speaker, (0, Kind.ROOT))
-        self._open[speaker] = new_traceback(
-            text, self._clock(line), kind if line.number <= until else Kind.ROOT
+        self._open[speaker] = _Open(
+            new_traceback(text), self._clock(line), kind if line.number <= until else Kind.ROOT
         )
         return True
 
@@ -182,18 +201,18 @@ class LogReader:
 
     def _close(self, speaker: Speaker) -> None:
         """Of a chain of exceptions the one that tells most: of equals, the cause or the last."""
-        traceback = self._open.pop(speaker)
+        opened = self._open.pop(speaker)
         best: Sighting | None = None
-        for raised in traceback.raised:
-            sighting = self._of_exception(speaker, raised, traceback.clock)
+        for raised in opened.traceback.raised:
+            sighting = self._of_exception(speaker, raised, opened.clock)
             if best is None or _tells_more(sighting, best, raised.chained):
                 best = sighting
         if best is None:
             return
         # Another thread's failure says so little only where it names no cause.
-        is_known = traceback.most is Kind.WEAK and best.cause not in GENERIC
-        if traceback.most.value > best.kind.value and not is_known:
-            best = replace(best, kind=traceback.most)
+        is_known = opened.most is Kind.WEAK and best.cause not in GENERIC
+        if opened.most.value > best.kind.value and not is_known:
+            best = replace(best, kind=opened.most)
         self._add(best)
         if best.kind is Kind.ROOT:
             self._raised[speaker] = best.offset
@@ -216,7 +235,7 @@ class LogReader:
             offset=raised.offset,
             speaker=speaker,
             clock=clock,
-            code=raised.code,
+            code=raised.where,
         )
 
     def _judge(self, line: Line, speaker: Speaker, text: str) -> bool:

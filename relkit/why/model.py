@@ -51,7 +51,7 @@ class Sighting:
         offset: of it in the (unpacked) file, bytes.
         speaker: who wrote it.
         clock: when, None where the line does not say.
-        code: where in the program, as `train.py:84 in step`; "" where not known.
+        code: where in the program, as `w/train.py:84 step`; "" where not known.
         pid: of the process that the line is about, 0 where it names none.
         count: how often the same was said.
         step: that its log had come to before it, -1 where not known.

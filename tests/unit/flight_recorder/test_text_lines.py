@@ -206,6 +206,14 @@ def test_of_chained_exceptions_the_last_ended_the_rank() -> None:
     }
 
 
+def test_a_traceback_into_which_others_write_is_one() -> None:
+    lines = traceback(3, "KeyError: 1").splitlines()
+    torn = "\n".join([*lines[:2], "[rank3]: step 7 | loss 1.0", *lines[2:], "[rank3]: bye bye"])
+    assert [(each.rank, each.error) for each in parse_tracebacks(torn.splitlines())] == [
+        (3, "KeyError: 1")
+    ]
+
+
 @given(st.text(max_size=400))
 def test_any_text_is_read(text: str) -> None:
     parse_tracebacks(("Traceback (most recent call last):\n" + text).splitlines(), 1)

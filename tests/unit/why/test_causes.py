@@ -40,8 +40,33 @@ def test_the_place_is_the_line_of_the_program(tmp_path: Path) -> None:
     )
     (tmp_path / "job.out").write_text(text)
     facts = explain([tmp_path]).facts
-    assert facts["place"] == "w/train.py:84 in step"
+    assert facts["place"] == "w/train.py:84 step"
     assert facts["reasons"][0].startswith(f"{tmp_path}/job.out:8: rank 1: KeyError: 1")
+
+
+@pytest.mark.parametrize("error", ["Exception: boom", "Exception", "Error: boom"])
+def test_the_most_general_exceptions_are_exceptions(error: str, tmp_path: Path) -> None:
+    (tmp_path / "job.out").write_text(f"{raised(3, error)}\n[rank3]:[W1128 x.cpp:1] not closed\n")
+    facts = explain([tmp_path]).facts
+    assert (facts["cause"], facts["culprits"]) == ("exception", [3])
+    assert facts["first_errors"][0]["text"] == error
+
+
+def test_a_deep_traceback_has_a_place(tmp_path: Path) -> None:
+    """Two functions that call each other: Python prints each of their thousand frames."""
+    head, *_, error = raised(3, "RecursionError: maximum recursion depth exceeded").split("\n")
+    frames = [
+        f'[rank3]:   File "/w/tree.py", line {n % 2}, in f{n % 2}\n[rank3]:     x()\n[rank3]:     ^'
+        for n in range(1000)
+    ]
+    (tmp_path / "job.out").write_text("\n".join([head, *frames, error]) + "\n")
+    assert explain([tmp_path]).facts["place"] == "w/tree.py:1 f1"
+
+
+def test_a_stack_that_logging_writes_is_no_traceback(tmp_path: Path) -> None:
+    stack = raised(3, "done").replace("Traceback", "Stack")
+    (tmp_path / "job.out").write_text(f"{stack}\n{steps(1)}\n")
+    assert explain([tmp_path]).facts["cause"] == ""
 
 
 def test_every_cause_of_the_tables_is_known_and_says_what_to_do() -> None:

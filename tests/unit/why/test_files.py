@@ -113,7 +113,7 @@ def test_torchelastics_error_file(tmp_path: Path) -> None:
     (folder / "error.json").write_text(json.dumps(plain))
     facts = explain([tmp_path]).facts
     assert (facts["cause"], facts["culprits"]) == ("exception", [3])
-    assert facts["place"] == "w/train.py:84 in step"
+    assert facts["place"] == "w/train.py:84 step"
 
 
 def test_an_error_file_s_time_can_be_compared_with_a_log_s(tmp_path: Path) -> None:

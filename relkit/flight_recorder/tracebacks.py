@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from relkit.hang.infrastructure import is_infrastructure
-from relkit.why.model import Clock
-from relkit.why.rules.told import Kind
+from relkit.hang.frames import is_user_code, place
+from relkit.stacks.model import Frame
 
-_BEGINS = "(most recent call last)"
+# Not `Stack (most recent call last)`, which logging writes of healthy programs.
+SIGN = "Traceback (most recent call last)"
 _FRAME = re.compile(r'File "([^"]{1,1024})", line (\d{1,9})(?:, in (.{1,256}))?')
 # A name, or names with dots, that a message or nothing follows.
 _EXCEPTION = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Z_a-z]\w*)(?:: ?(.*))?$")
@@ -18,10 +18,11 @@ _GROUP = re.compile(r"^\s*[+|](?:[-+ |]*)")
 _LEVEL = re.compile(
     r"^.{0,80}?\b(?:ERROR|CRITICAL|FATAL|WARNING|INFO|stderr)\b[^\w(]{0,4}(?:[\w.]+:\d+[^\w]+)?"
 )
-_MAX_LINES = 400
+# Python prints a thousand frames at most, of three lines each.
+_MAX_LINES = 4000
 _MAX_ODD = 6
 _MAX_MESSAGE = 600
-_NO_EXCEPTION = frozenset(("File", "Process", "Thread", "Exception", "Error", "step", "epoch"))
+_NO_EXCEPTION = frozenset(("File", "Process", "Thread", "step", "epoch"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +31,17 @@ class Raised:
 
     Args:
         name: of its class, with its modules; message: its first line.
-        code: the innermost line of somebody's own code, as `train.py:84 in step`.
+        where: the innermost line of somebody's own code, as `w/train.py:84 step`.
         line: number of the line that names it; offset: of that, bytes.
         chained: "" for the first; "handling" or "cause": how it follows from the one before it.
     """
 
     name: str
     message: str
-    code: str
+    where: str
     line: int
     offset: int
-    chained: str = ""
+    chained: str
 
     @property
     def text(self) -> str:
@@ -54,41 +55,44 @@ class Traceback:
 
     Args:
         indent: of its first line; the exception stands there as well.
-        clock: when it began, None where nothing says it.
-        most: what it says at most, by the line above it.
+        raised: its exceptions so far, in its order.
+        is_done: it takes no more lines.
     """
 
     indent: int
-    clock: Clock | None = None
-    frames: list[tuple[str, str, str]] = field(default_factory=list)
     raised: list[Raised] = field(default_factory=list)
-    lines: int = 0
-    odd: int = 0
-    chained: str = ""
-    is_chain: bool = False
-    in_frames: bool = True
     is_done: bool = False
-    most: Kind = Kind.ROOT
+    # The last frame, and the last of somebody's own code: thousands may be open at once.
+    _innermost: Frame | None = None
+    _own: Frame | None = None
+    _lines: int = 0
+    _odd: int = 0
+    _chained: str = ""
+    _is_chain: bool = False
+    _in_frames: bool = True
+    _has_more: bool = False
 
     def add(self, text: str, line: int, offset: int) -> bool:
         """Take the next line; False where it is none of the traceback's."""
-        self.lines += 1
-        if self.lines > _MAX_LINES:
+        self._lines += 1
+        if self._lines > _MAX_LINES:
             self.is_done = True
             return False
-        if _BEGINS in text:
+        if SIGN in text:
             # Without a word between them, the next one is another one.
-            self.is_done = bool(self.raised) and not self.is_chain and "Original" not in text
-            self.frames, self.in_frames, self.odd, self.is_chain = [], True, 0, False
+            self.is_done = bool(self.raised) and not self._is_chain and "Original" not in text
+            self._innermost = self._own = None
+            self._in_frames, self._odd, self._is_chain = True, 0, False
             return not self.is_done
         frame = _FRAME.search(text)
         if frame is not None:
-            self.frames.append((frame[1], frame[2], frame[3] or ""))
-            self.in_frames, self.odd = True, 0
+            self._innermost = Frame((frame[3] or "").strip(), f"{frame[1]}:{frame[2]}")
+            self._own = self._innermost if is_user_code(self._innermost) else self._own
+            self._in_frames, self._odd = True, 0
             return True
-        return self._in_frames(text, line, offset) if self.in_frames else self._behind(text)
+        return self._among_frames(text, line, offset) if self._in_frames else self._behind(text)
 
-    def _in_frames(self, text: str, line: int, offset: int) -> bool:
+    def _among_frames(self, text: str, line: int, offset: int) -> bool:
         bare = text.strip()
         if not bare or bare.startswith(("^", "~", "[Previous line repeated", "...")):
             return True
@@ -98,16 +102,16 @@ class Traceback:
             return True
         match = _EXCEPTION.match(body.strip())
         if match is None or match[1] in _NO_EXCEPTION:
-            self.odd += 1
-            self.is_done = self.odd > _MAX_ODD
+            self._odd += 1
+            self.is_done = self._odd > _MAX_ODD
             return False
-        self.raised.append(
-            Raised(
-                match[1], (match[2] or "")[:_MAX_MESSAGE], _place(self.frames), line, offset,
-                self.chained,
-            )
-        )  # fmt: skip
-        self.in_frames = False
+        shown = self._own or self._innermost
+        where = place(shown) if shown is not None else ""
+        message = (match[2] or "")[:_MAX_MESSAGE]
+        self.raised.append(Raised(match[1], message, where, line, offset, self._chained))
+        # Behind a bare name comes what somebody else writes.
+        self._has_more = match[2] is not None and _goes_on(message)
+        self._in_frames = False
         return True
 
     def _is_outer(self, text: str) -> bool:
@@ -119,42 +123,35 @@ class Traceback:
         if not bare:
             return True
         if bare.startswith(_CHAINED):
-            self.chained = "cause" if bare.startswith(_CHAINED[1]) else "handling"
-            self.is_chain = True
+            self._chained = "cause" if bare.startswith(_CHAINED[1]) else "handling"
+            self._is_chain = True
             return True
-        last = self.raised[-1]
-        if not last.message.strip() or last.message.rstrip().endswith(":"):
-            more = f"{last.message} {bare}".strip()[:_MAX_MESSAGE]
-            self.raised[-1] = Raised(
-                last.name, more, last.code, last.line, last.offset, last.chained
-            )
+        if self._has_more:
+            last = self.raised[-1]
+            message = f"{last.message} {bare}".strip()[:_MAX_MESSAGE]
+            self.raised[-1] = replace(last, message=message)
+            self._has_more = _goes_on(message)
             return True
-        self.odd += 1
-        self.is_done = self.odd > 2
+        self._odd += 1
+        self.is_done = self._odd > 2
         return False
+
+
+def _goes_on(message: str) -> bool:
+    """Whether the first line of a message says nothing without the next one."""
+    return not message.strip() or message.rstrip().endswith(":")
 
 
 def begins_traceback(text: str) -> bool:
     """Whether this line is the first of a traceback."""
-    return _BEGINS in text
+    return SIGN in text
 
 
-def new_traceback(text: str, clock: Clock | None, most: Kind = Kind.ROOT) -> Traceback:
+def new_traceback(text: str) -> Traceback:
     """A traceback that begins with this line.
 
     Args:
-        text: of it, without prefixes; clock: when it was written.
-        most: what it says at most.
+        text: of it, without prefixes.
     """
     before = text[: max(text.find("Traceback"), 0)]
-    return Traceback(len(before) if not before.strip() else 0, clock, lines=1, most=most)
-
-
-def _place(frames: list[tuple[str, str, str]]) -> str:
-    """The innermost line of somebody's own code; else the innermost at all."""
-    if not frames:
-        return ""
-    own = [frame for frame in frames if not is_infrastructure(frame[0])]
-    path, line, function = (own or frames)[-1]
-    name = "/".join(path.replace("\\", "/").split("/")[-2:])
-    return f"{name}:{line}" + (f" in {function.strip()}" if function else "")
+    return Traceback(len(before) if not before.strip() else 0)
