@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from relkit.text.foreign_json import parse_json
 
@@ -13,10 +13,10 @@ from relkit.text.foreign_json import parse_json
 LONGEST = 1 << 17
 # A log of docker's or of a collector's: an object a line, with a text in it.
 _OBJECT = re.compile(rb'\s*\{\s*"(log|stream|time|timestamp|@timestamp|ts|message|msg|level)"\s*:')
-_TEXTS = ("log", "message", "msg")
+_TEXTS = ("log", "message", "msg", "text", "event")
 _MAX_OBJECT_BYTES = 1 << 20
 # What Kubernetes puts ahead of each line: `2026-01-01T00:00:00.0Z stderr F `.
-_CRI = re.compile(
+CRI = re.compile(
     r"\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ", re.ASCII
 )
 # Where torch's own messages begin, wherever in a line: several writers share it.
@@ -31,6 +31,11 @@ def is_log_of_objects(head: bytes) -> bool:
         head: its first bytes.
     """
     return _OBJECT.match(head) is not None
+
+
+def text_key(plain: Mapping[str, object]) -> str:
+    """The key under which an object of a log holds the line; "" where none does."""
+    return next((key for key in _TEXTS if isinstance(plain.get(key), str)), "")
 
 
 def lines_of(data: bytes) -> Iterator[str]:
@@ -69,7 +74,7 @@ def _logged(raw: bytes) -> str | None:
         return None
     if not isinstance(plain, dict):
         return None
-    key = next((key for key in _TEXTS if isinstance(plain.get(key), str)), "")
+    key = text_key(plain)
     # Docker alone cuts long lines, and leaves their ends in the text.
     return plain["log"] if key == "log" else f"{plain[key]}\n" if key else None
 
@@ -85,7 +90,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _messages(line: str) -> Iterator[str]:
-    if (cri := _CRI.match(line)) is not None:
+    if (cri := CRI.match(line)) is not None:
         line = line[cri.end() :]
     for part in _BEGINS.split(line) if "[" in line else (line,):
         if part:

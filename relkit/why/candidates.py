@@ -177,8 +177,10 @@ class Scanner:
             begin = data.rfind(b"\n", 0, place) + 1
             number = self._lines + 1 + data.count(b"\n", 0, begin)
             self.last_traceback = (
-                number, offset + begin, data[begin : begin + _MAX_FOLLOWING_BYTES],
-            )  # fmt: skip
+                number,
+                offset + begin,
+                data[begin : begin + _MAX_FOLLOWING_BYTES],
+            )
 
     def _note_progress(self, data: bytes, offset: int) -> None:
         new = [Progress(offset + each.offset, each.step) for each in progress_in(data)]

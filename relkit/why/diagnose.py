@@ -65,13 +65,10 @@ def _of_launchers(ended: Sequence[Ended], actors: Actors, told: Sequence[_Told])
         text = f"the launcher says that {actor.name} ended with exit code {code}"
         made.append(
             _Told(
-                Sighting(
-                    cause, kind, text, each.path, each.line, each.line, clock=each.clock,
-                    pid=each.pid,
-                ),
+                Sighting(cause, kind, text, each.path, each.line, clock=each.clock, pid=each.pid),
                 actor,
             )
-        )  # fmt: skip
+        )
     return made
 
 
@@ -93,9 +90,11 @@ def _in_order(told: Sequence[_Told]) -> list[_Told]:
     Where neither does, what names a cause comes before what is general.
     """
     if _is_timed(told):
-        return sorted(told, key=lambda t: (_at(t.sighting.clock), t.sighting.offset))
+        return sorted(
+            told, key=lambda t: (_at(t.sighting.clock), t.sighting.line, t.sighting.offset)
+        )
     if _is_one_file(told):
-        return sorted(told, key=lambda t: (t.sighting.offset, t.sighting.line))
+        return sorted(told, key=lambda t: (t.sighting.line, t.sighting.offset))
     return sorted(
         told,
         key=lambda t: (
@@ -104,6 +103,7 @@ def _in_order(told: Sequence[_Told]) -> list[_Told]:
             t.actor.rank is None,
             t.actor.rank or 0,
             str(t.sighting.path),
+            t.sighting.line,
             t.sighting.offset,
         ),
     )
@@ -230,9 +230,16 @@ def _by_hang(evidence: Evidence, answer: Answer, firsts: dict[str, Sighting]) ->
     if hang.culprits and is_weak:
         ranks = ranks_in_words(hang.culprits)
         return Answer(
-            "hang", hang.culprits, ranks, "", (hang.sentence, *answer.reasons[:2]),
-            hang.score, (), firsts, answer.others,
-        )  # fmt: skip
+            cause="hang",
+            culprits=hang.culprits,
+            who=ranks,
+            place="",
+            reasons=(hang.sentence, *answer.reasons[:2]),
+            confidence=hang.score,
+            missing=(),
+            first_of=firsts,
+            others=answer.others,
+        )
     if hang.sentence and not answer.cause:
         return replace(answer, cause="hang", reasons=(hang.sentence,), confidence=0.3)
     agrees = set(hang.culprits) & set(answer.culprits)
@@ -240,6 +247,6 @@ def _by_hang(evidence: Evidence, answer: Answer, firsts: dict[str, Sighting]) ->
         return replace(
             answer,
             reasons=(*answer.reasons, f"the other ranks agree: {hang.sentence}"),
-            confidence=min(0.95, answer.confidence + 0.05),
+            confidence=round(min(answer.confidence + 0.05, 0.95), 2),
         )
     return answer

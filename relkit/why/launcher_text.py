@@ -82,9 +82,16 @@ class LauncherText:
     def _field(self, name: str, value: str, number: int) -> None:
         if name == "time":
             self.current = Ended(
-                None, None, "", 0, None, self.is_first, clock_of(value.replace("_", " ")),
-                self.path, number,
-            )  # fmt: skip
+                rank=None,
+                local_rank=None,
+                host="",
+                pid=0,
+                exit_code=None,
+                is_first=self.is_first,
+                clock=clock_of(value.replace("_", " ")),
+                path=self.path,
+                line=number,
+            )
             return
         if self.current is None:
             return

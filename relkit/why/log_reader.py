@@ -102,9 +102,8 @@ class LogReader:
         scanner = self._scanner = Scanner(pieces)
         for line in scanner:
             self._line(line)
-            scanner.wants_all = bool(self._open) or line.number < self._table_until
-        for speaker in list(self._open):
-            self._close(speaker)
+            scanner.wants_all = self._is_listening(line)
+        self._close_all()
         self._read_last()
         facts = self.facts
         facts.outlived = {
@@ -117,18 +116,22 @@ class LogReader:
         facts.ended[:] = [each for each in facts.ended if each.line >= self._restarted_line]
         return facts
 
+    def _is_listening(self, line: Line) -> bool:
+        """Whether the lines about this one are read whatever they hold."""
+        return bool(self._open) or line.number < self._table_until
+
     def _went_on(self, sighting: Sighting) -> bool:
         """Whether a script said this, and had its program run and fail behind it."""
         raised = self._raised.get(sighting.speaker, -1)
         return raised > sighting.offset and OF_A_SHELL.fullmatch(sighting.text) is not None
 
     def _line(self, line: Line) -> None:
-        is_listened = bool(self._open) or line.number < self._table_until
+        was_listening = self._is_listening(line)
         speaker, text = self._said(line)
         told = False
         for part in text.split("\n") if "\n" in text else (text,):
             told = self._part(line, speaker, part[-_MAX_MATCHED:]) or told
-        if not told and not is_listened and not self._open:
+        if not told and not was_listening and not self._open:
             if len(self._scanner.known) >= _MAX_SHAPES:
                 self._scanner.known.clear()
             self._scanner.known.add(shape_of(line.text.encode("utf-8", "replace")))
@@ -196,8 +199,11 @@ class LogReader:
         self._tracebacks = 0
         for further, text in enumerate(data.decode("utf-8", "replace").splitlines()):
             self._line(Line(text, number + further, offset))
-        for other in list(self._open):
-            self._close(other)
+        self._close_all()
+
+    def _close_all(self) -> None:
+        for speaker in list(self._open):
+            self._close(speaker)
 
     def _close(self, speaker: Speaker) -> None:
         """Of a chain of exceptions the one that tells most: of equals, the cause or the last."""

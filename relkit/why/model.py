@@ -48,7 +48,7 @@ class Sighting:
         cause: name in the table of causes; kind: how much it says.
         text: the line, without its prefixes.
         path: of the file; line: its number there, from 1.
-        offset: of it in the (unpacked) file, bytes.
+        offset: of it in the (unpacked) file, bytes; 0 for a word of a launcher or a scheduler.
         speaker: who wrote it.
         clock: when, None where the line does not say.
         code: where in the program, as `w/train.py:84 step`; "" where not known.

@@ -85,4 +85,4 @@ def read_pod(lines: Sequence[str], path: Path) -> Iterator[Sighting]:
 
 def _sighting(cause: str, kind: Kind, line: str, path: Path, number: int, host: str) -> Sighting:
     text = printable_line(" ".join(line.split()))[:_MAX_TEXT]
-    return Sighting(cause, kind, text, path, number, number, Speaker(host=host))
+    return Sighting(cause, kind, text, path, number, speaker=Speaker(host=host))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from relkit.flight_recorder.text_lines import CRI, text_key
 from relkit.text.foreign_json import parse_json
 from relkit.why.model import Speaker
 
-ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _MAX_LAYERS = 6
 
 # torch's own mark is the global rank, torchrun's --tee the role and the local one.
@@ -21,7 +22,6 @@ _RAY = re.compile(
     re.ASCII,
 )
 _POD = re.compile(r"\[(?:pod/)?([a-z0-9][a-z0-9.-]{0,252})/([a-z0-9][a-z0-9-]{0,62})\] ", re.ASCII)
-_CRI = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) std(?:out|err) [FP] ", re.ASCII)
 _SRUN = re.compile(r"\s{0,6}(\d{1,7}): ?", re.ASCII)
 _PDSH = re.compile(r"([A-Za-z][\w-]*(?:\.[\w-]+)*): ", re.ASCII)
 # Loguru, logging and Lightning name the rank in words of their own.
@@ -52,7 +52,7 @@ def prefixes_of(lines: list[str]) -> Prefixes:
     Args:
         lines: some of it, best of its beginning and its end.
     """
-    bare = [ANSI.sub("", line) for line in lines if line.strip()]
+    bare = [_ANSI.sub("", line) for line in lines if line.strip()]
     if not bare:
         return Prefixes()
     numbers = sum(_SRUN.match(line) is not None for line in bare)
@@ -83,10 +83,10 @@ def without_prefixes(line: str, known: Prefixes, speaker: Speaker) -> tuple[Spea
         line: as it stands in the file; known: the prefixes of the file.
         speaker: what the file itself shows of who wrote it.
     """
-    text = ANSI.sub("", line) if "\x1b" in line else line
+    text = _ANSI.sub("", line) if "\x1b" in line else line
     if known.is_json:
         speaker, text = _of_json(text, speaker)
-        text = ANSI.sub("", text)
+        text = _ANSI.sub("", text)
     for _ in range(_MAX_LAYERS):
         made = _without_one(text, known, speaker)
         if made is None:
@@ -116,7 +116,7 @@ def _without_one(text: str, known: Prefixes, speaker: Speaker) -> tuple[Speaker,
     if first == "(" and (match := _RAY.match(text)) is not None:
         host = match[3] or speaker.host
         return replace(speaker, host=host, pid=int(match[2])), text[match.end() :]
-    if (match := _CRI.match(text)) is not None:
+    if (match := CRI.match(text)) is not None:
         return speaker, text[match.end() :]
     if known.srun and speaker.task is None and (match := _SRUN.match(text)) is not None:
         return replace(speaker, task=int(match[1])), text[match.end() :]
@@ -133,12 +133,10 @@ def _of_json(text: str, speaker: Speaker) -> tuple[Speaker, str]:
         return speaker, text
     if not isinstance(plain, dict):
         return speaker, text
-    for key in ("log", "message", "msg", "text", "event"):
-        said = plain.get(key)
-        if isinstance(said, str):
-            break
-    else:
+    said_under = text_key(plain)
+    if not said_under:
         return speaker, text
+    said = str(plain[said_under])
     for key in ("exc_info", "exception", "stack_trace"):
         if isinstance(plain.get(key), str):
             said = f"{said}\n{plain[key]}"

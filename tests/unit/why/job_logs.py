@@ -108,6 +108,11 @@ LOGS = {
         "\n".join(raised(r, REMOTE) for r in range(3)), "peer-lost", []
     ),
     "all time out": JobLog("\n".join(map(watchdog, range(4))), "collective-timeout", []),
+    "all time out long after the start, and the launcher counts their aborts": JobLog(
+        "\n".join([steps(300), *map(watchdog, (0, 1)), torchrun_table(-6)]),
+        "collective-timeout",
+        [],
+    ),
     "one raised, the others time out": JobLog(
         "\n".join([watchdog(0), raised(3, "KeyError: 'label'"), watchdog(1)]), "exception", [3]
     ),

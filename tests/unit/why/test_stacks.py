@@ -7,7 +7,7 @@ from pathlib import Path
 from relkit.stacks.dumpfile import encode, file_name
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 from relkit.why.explain import explain
-from tests.unit.why.job_logs import CANCELLED, raised, steps
+from tests.unit.why.job_logs import CANCELLED, RESET, raised, steps
 
 LOG = f"{steps(20)}\n{raised(3, 'KeyError: 1')}\n"
 
@@ -62,3 +62,11 @@ def test_a_folder_of_logs_may_be_called_previous(tmp_path: Path) -> None:
     (tmp_path / "previous-run").mkdir()
     (tmp_path / "previous-run" / "a.log").write_text(LOG)
     assert explain([tmp_path]).facts["culprits"] == [3]
+
+
+def test_what_a_hang_s_stacks_agree_with_has_a_confidence_of_two_digits(tmp_path: Path) -> None:
+    _capture(tmp_path / "stacks", 1)
+    (tmp_path / "job.log").write_text(f"{raised(1, 'KeyError: 1')}\n{raised(0, RESET)}\n")
+    facts = explain([tmp_path]).facts
+    assert "the other ranks agree" in facts["reasons"][-1]
+    assert len(str(facts["confidence"])) <= 4
