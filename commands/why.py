@@ -13,9 +13,12 @@ from relkit.commands.shared.progress import progress_bar
 
 @click.command()
 @click.argument(
-    "paths", type=click.Path(path_type=Path, allow_dash=True), nargs=-1, required=True,
+    "paths",
+    type=click.Path(path_type=Path, allow_dash=True),
+    nargs=-1,
+    required=True,
     metavar="PATH...",
-)  # fmt: skip
+)
 @report_options
 def why(paths: tuple[Path, ...], fmt: str | None, output: Path | None, force: bool) -> int:
     """Say why a job failed or hung, from whatever it left behind.

@@ -20,7 +20,7 @@ from relkit.why.clocks import clock_of
 from relkit.why.launcher_text import TABLE_LINES, LauncherText, begins_table
 from relkit.why.model import Clock, LogFacts, Sighting, Speaker
 from relkit.why.rules.exceptions import GENERIC, cause_of_exception
-from relkit.why.rules.line_rules import rule_of
+from relkit.why.rules.line_rules import is_by_number, rule_of
 from relkit.why.rules.manner import (
     CONDITION,
     HARMLESS,
@@ -131,7 +131,8 @@ class LogReader:
         told = False
         for part in text.split("\n") if "\n" in text else (text,):
             told = self._part(line, speaker, part[-_MAX_MATCHED:]) or told
-        if not told and not was_listening and not self._open:
+        is_silent = not told and not was_listening and not self._open
+        if is_silent and not is_by_number(line.text):
             if len(self._scanner.known) >= _MAX_SHAPES:
                 self._scanner.known.clear()
             self._scanner.known.add(shape_of(line.text.encode("utf-8", "replace")))

@@ -454,6 +454,12 @@ LINE_RULES: tuple[LineRule, ...] = (
 _MAX_KNOWN = 8192
 _NUMBERS = str.maketrans("", "", "0123456789abcdefABCDEF")
 _known: dict[str, LineRule | None] = {}
+_BY_NUMBER = re.compile(r"\b(?:(?:exit|return)?_?code|status|signal|xid)\b", re.IGNORECASE)
+
+
+def is_by_number(text: str) -> bool:
+    """Whether a line may say something else with another number: an exit code of 0 is none."""
+    return _BY_NUMBER.search(text) is not None
 
 
 def rule_of(text: str) -> tuple[LineRule, re.Match[str]] | None:
@@ -462,6 +468,8 @@ def rule_of(text: str) -> tuple[LineRule, re.Match[str]] | None:
     Args:
         text: without the prefixes of launchers.
     """
+    if is_by_number(text):
+        return _search(text)
     shape = text.translate(_NUMBERS)
     if shape in _known:
         rule = _known[shape]

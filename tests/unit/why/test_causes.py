@@ -69,6 +69,22 @@ def test_a_stack_that_logging_writes_is_no_traceback(tmp_path: Path) -> None:
     assert explain([tmp_path]).facts["cause"] == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("worker exited with code {}", "launcher"),
+        ("worker exited with exit status {}", "launcher"),
+        ("worker: return code = -{}", "killed"),
+        ("worker exits with return code = -{}", "killed"),
+    ],
+)
+def test_a_failure_behind_a_success_that_differs_by_a_number(
+    text: str, cause: str, tmp_path: Path
+) -> None:
+    (tmp_path / "job.out").write_text(f"{text.format(0)}\n{text.format(9)}\n")
+    assert explain([tmp_path]).facts["cause"] == cause
+
+
 def test_every_cause_of_the_tables_is_known_and_says_what_to_do() -> None:
     named = {rule.cause for rule in LINE_RULES} | {cause for cause, _ in EXCEPTIONS.values()}
     assert named <= CAUSES.keys()
