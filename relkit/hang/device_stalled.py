@@ -17,7 +17,8 @@ _NEEDS_ALL = frozenset(
     {"allreduce", "allgather", "allgatherv", "reducescatter", "alltoall", "alltoallv", "barrier",
      "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "reduce_scatter_v"}
 )  # fmt: skip
-# Looks at running ranks are not of one moment: what has run for less may just have ended there.
+# What all have joined for less may just have ended here as well. Looks at running ranks are not of
+# one moment, and torch's thread for gloo lets the host go on before it notes the end of a call.
 _SURE_S = 5.0
 
 
@@ -122,7 +123,7 @@ def unfinished_here(
 
     Args:
         groups: all of the job; views: of all ranks.
-        at_once: the looks at all ranks are of after the job ended, so that none is too early.
+        at_once: all ranks were looked at after the job had stopped, so that no look is too early.
     """
     oldest: dict[int, Unfinished] = {}
     for group in groups:
@@ -160,12 +161,24 @@ def _in_group(
         hook = views[rank].hook
         if not finished or not enough or hook is None:
             continue
-        # gloo's recorder notes the end of what a host did a little later than the host goes on.
         settled = at_once and op.enqueue_ns > 0
-        if not settled and (hook.now_ns - op.start_ns) / 1e9 < _SURE_S:
+        if not settled and _joined_s(group, views, op.seq) < _SURE_S:
             continue
         if needs_all or _is_oldest(op, hook):
             yield Unfinished(rank, group, op, finished)
+
+
+def _joined_s(group: Group, views: Mapping[int, RankView], seq: int) -> float:
+    """For how long, at least, all members have been in a collective or past it, s; 0: not shown."""
+    ages_s = []
+    for rank, member in group.members.items():
+        hook = views[rank].hook
+        # One that no longer shows it had joined it before it called the next that it shows.
+        shown = min((number for number in member.ops if number >= seq), default=None)
+        if hook is None or shown is None:
+            return 0.0
+        ages_s.append((hook.now_ns - member.ops[shown].start_ns) / 1e9)
+    return min(ages_s, default=0.0)
 
 
 def _since(op: Op) -> int:

@@ -17,7 +17,7 @@ from relkit.flight_recorder.parse import parse_dump
 from relkit.hang.attribute import attribute
 from relkit.hang.model import Category, HangVerdict, JobView
 from relkit.hook.model import Communicator, HookState
-from tests.unit.flight_recorder.flight_builders import Plain, document, entry, steps
+from tests.unit.flight_recorder.flight_builders import SECOND_NS, Plain, document, entry, steps
 from tests.unit.hang.hang_builders import job, op, state, view
 
 Named = list[tuple[int, Category]]
@@ -85,6 +85,14 @@ def test_gloo_has_no_device_to_accuse(tmp_path: Path) -> None:
 def test_gloo_notes_the_end_of_a_call_late(tmp_path: Path) -> None:
     """The host may have gone on already: what has begun just now accuses nobody."""
     dumps = of_world(4, {1: calls(9, 8, backend="gloo")}, calls(9, 9, backend="gloo"))
+    assert named(tmp_path, dumps) == []
+
+
+def test_a_rank_that_has_waited_long_for_the_last_to_join_accuses_nobody(tmp_path: Path) -> None:
+    """gloo: what counts is how long all have been in it, and not how long this rank has been."""
+    dumps = of_world(4, {1: calls(9, 2, backend="gloo")}, calls(9, 9, backend="gloo"))
+    joined = dumps[3]["entries"][1]
+    joined["time_created_ns"] = joined["time_discovered_started_ns"] = 9 * SECOND_NS - 10**7
     assert named(tmp_path, dumps) == []
 
 
@@ -187,6 +195,17 @@ def test_a_running_job_is_judged_by_the_same_rule() -> None:
 
 def test_looks_at_running_ranks_are_not_of_one_moment() -> None:
     assert attribute(seen(1.0)).culprits == ()
+
+
+def test_a_look_ahead_of_the_last_rank_to_join_accuses_nobody() -> None:
+    """Rank 3 was looked at while it waited for rank 0, which has joined since: all go on now."""
+    hooks = [live(rank, seq=5 if rank == 3 else 9, age_s=30.0) for rank in range(4)]
+    joined = op(seq=5, age_s=1.0)
+    hooks[0] = state(
+        0, 4, [*(op(seq=number, age_s=40.0 - number) for number in range(5)), joined],
+        [], [Communicator(0, 0, 4, "0", 9)],
+    )  # fmt: skip
+    assert attribute(job([view(r, 4, hook=hook) for r, hook in enumerate(hooks)])).culprits == ()
 
 
 def test_ranks_as_text(tmp_path: Path) -> None:
