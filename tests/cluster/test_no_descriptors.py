@@ -31,6 +31,22 @@ sys.exit(code if dist.get_rank() == 0 else 0)
 """
 
 
+# `relkit run`, which says when it follows both ranks: only then does each of its looks open files.
+_FOLLOWS = """
+import sys
+from relkit.launch.run_command import DeathTracker
+look = DeathTracker.look
+def look_and_tell(self, *returncode):
+    look(self, *returncode)
+    if len(self.ranks) == 2:
+        DeathTracker.look = look
+        print("both are followed", flush=True)
+DeathTracker.look = look_and_tell
+from relkit.cli import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
 def limit(job: Started, files: int | None) -> None:
     """Have its launcher open no further file; None: as many as before."""
     _, hard = resource.prlimit(job.process.pid, resource.RLIMIT_NOFILE)
@@ -46,14 +62,19 @@ def say(pipe: Path, text: str) -> None:
 def test_a_command_ends_as_it_would(start: Start, tmp_path: Path, code: int) -> None:
     script, pipe = tmp_path / "rank.py", tmp_path / "pipe"
     script.write_text(_RANK)
+    follows = tmp_path / "follows.py"
+    follows.write_text(_FOLLOWS)
     os.mkfifo(pipe)
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
     job = start(
         "run", "--hang-timeout", "600", "--timeline-path", tmp_path / "t", "--", *torchrun,
         "--nproc-per-node", "2", script, pipe, str(code),
+        program=(sys.executable, str(follows)),
     )  # fmt: skip
     until(lambda: job.text.count("a rank is up") == 2, job, timeout_s=60.0)
+    job.wait_for("both are followed")
     limit(job, 3)
+    job.wait_for("looking at the ranks failed, which is nothing to the job: [Errno 24]")
     say(pipe, "")
     until(lambda: job.text.count("and on") >= 2, job)
     say(pipe, "end")
