@@ -8,8 +8,9 @@ from pathlib import Path
 
 from relkit.files.input_file import open_input
 from relkit.post_mortem.model import safe_line
+from relkit.process.identity import name_of, own_namespace
 
-# The note of a process is named so (relkit/bootstrap/worker/sitecustomize.py writes it).
+# Behind the name of its process (relkit/bootstrap/worker/sitecustomize.py writes it).
 SUFFIX = ".raised"
 _MAX_BYTES = 1 << 14
 
@@ -34,11 +35,13 @@ def raised_note(folder: Path | None, pid: int) -> RaisedNote:
 
     Args:
         folder: None where there is none.
+        pid: its number here; one that is gone is taken for a process of this PID namespace.
     """
     if folder is None:
         return RaisedNote()
     try:
-        with open_input(folder / f"{pid}{SUFFIX}", 0) as stream:
+        name = name_of(pid) or f"{pid}.{own_namespace()}"
+        with open_input(folder / f"{name}{SUFFIX}", 0) as stream:
             unix_s = os.fstat(stream.fileno()).st_mtime
             data = stream.read(_MAX_BYTES) or b""
     except OSError:

@@ -59,6 +59,18 @@ def own_name() -> str:
     return f"{os.getpid()}{inside}"
 
 
+def name_of(pid: int) -> str:
+    """As a worker names the files that it leaves its launcher; "" where it cannot be seen.
+
+    bootstrap/worker/sitecustomize.py has it too: the number and the PID namespace that it knows.
+
+    Args:
+        pid: its number here.
+    """
+    number = procfs.own_number(pid)
+    return f"{number}.{procfs.pid_namespace(pid)}" if number else ""
+
+
 @lru_cache
 def _boot_id() -> str:
     try:

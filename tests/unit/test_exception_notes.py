@@ -11,6 +11,10 @@ import pytest
 
 from relkit.bootstrap import bootstrap_environment
 from relkit.post_mortem.raised_note import RaisedNote, raised_note
+from relkit.process.identity import own_namespace
+
+# More than the kernel gives: nobody has such a number.
+GONE = 1 << 22
 
 
 def ended(
@@ -131,15 +135,30 @@ def test_a_folder_that_has_gone_changes_nothing(tmp_path: Path) -> None:
     "data", [b"", b"\0", b"only words", b"x\0y\0z", b"a" * 70_000, b"\xff\0\xff"]
 )
 def test_what_somebody_else_has_written_there(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "7.raised").write_bytes(data)
-    note = raised_note(tmp_path, 7)
+    (tmp_path / f"{GONE}.{own_namespace()}.raised").write_bytes(data)
+    note = raised_note(tmp_path, GONE)
     assert note.error.isprintable()
     assert note.place.isprintable()
     assert (note == RaisedNote()) == (data != b"\xff\0\xff")
 
 
 def test_notes_that_are_no_files(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "1.raised")
-    (tmp_path / "2.raised").mkdir()
-    assert [raised_note(tmp_path, pid) for pid in (1, 2, 3)] == [RaisedNote()] * 3
+    os.mkfifo(tmp_path / f"{GONE}.{own_namespace()}.raised")
+    (tmp_path / f"{GONE + 1}.{own_namespace()}.raised").mkdir()
+    assert [raised_note(tmp_path, GONE + more) for more in range(3)] == [RaisedNote()] * 3
     assert raised_note(None, 1) == RaisedNote()
+
+
+@pytest.mark.root
+def test_ranks_of_one_number_leave_a_note_each_and_nobody_elses(tmp_path: Path) -> None:
+    """Each is process 1 of a PID namespace of its own; process 1 of this one has raised nothing."""
+    script = tmp_path / "train.py"
+    script.write_text("raise ValueError('x')")
+    base = {**os.environ, "RANK": "0", "RELKIT_SOCKET_DIR": str(tmp_path)}
+    for _ in range(2):
+        subprocess.run(
+            ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, script],
+            env=base | bootstrap_environment({}), capture_output=True, timeout=50, check=False,
+        )  # fmt: skip
+    assert len(list(tmp_path.glob("1.*raised"))) == 2
+    assert raised_note(tmp_path, 1) == RaisedNote()

@@ -32,7 +32,6 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 _gc_began = [0]
 _marks: dict[str, Any] = {}
 _servers: list[Any] = []
-_raised_file = b"%s/%d.raised" % (os.environb.get(b"RELKIT_SOCKET_DIR", b""), _PID)
 
 
 def _mark(kind: str, start_ns: int, end_ns: int) -> None:
@@ -151,11 +150,14 @@ def _answers(path: str) -> bool:
         return False
 
 
-def _note_exception() -> None:
+def _note_exception(file: bytes) -> None:
     """Leave word of the exception that ended the script, which Python keeps when it has printed it.
 
     Nothing stands in the script's way for that, nor in the place of sys.excepthook. No code of the
     script's is run either: not that which puts an exception of its own into words.
+
+    Args:
+        file: where; it must not exist.
     """
     try:
         error, traceback = getattr(sys, "last_value", None), getattr(sys, "last_traceback", None)
@@ -163,7 +165,7 @@ def _note_exception() -> None:
             fields = (_in_words(error), _place(error, traceback))
             data = "\0".join(fields).encode("utf-8", "backslashreplace")
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(_raised_file, flags, 0o600)
+            descriptor = os.open(file, flags, 0o600)
             try:
                 os.write(descriptor, data)
             finally:
@@ -334,7 +336,7 @@ def _begin() -> None:
     if b"RELKIT_SOCKET_DIR" in environ:
         finders.insert(0, _Finder("torch.distributed.distributed_c10d", _serve_with_groups))
         # The first to be registered is the last to be called: it changes nothing for the others.
-        atexit.register(_note_exception)
+        atexit.register(_note_exception, b"%s/%s.raised" % (environ[b"RELKIT_SOCKET_DIR"], me))
 
 
 def _import_notes() -> Any:  # noqa: ANN401

@@ -22,6 +22,7 @@ from relkit.hook.model import HookState
 from relkit.launch.hang.state_source import Occasion, RankReport, SourceReport
 from relkit.launch.job.settings import LocalRank
 from relkit.process import procfs
+from relkit.process.identity import name_of
 from relkit.ranks import RankSet
 
 # Time between two looks at a job that moves. A look takes a worker about 25 ms in a thread of its
@@ -124,7 +125,7 @@ class WorkerServers:
             for rank in ranks:
                 # A wrapper (numactl, a shell script) was started; the rank itself is below it.
                 for pid in (rank.pid, *procfs.descendants(rank.pid)):
-                    name = f"{procfs.own_number(pid)}.{procfs.pid_namespace(pid)}"
+                    name = name_of(pid)
                     if name in named:
                         sockets[rank.rank] = (pid, named[name])
                         break
