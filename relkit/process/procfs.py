@@ -303,7 +303,7 @@ def parent(pid: int) -> int:
 def identity(pid: int) -> tuple[int, int, int, int, str] | None:
     """Pid, its parent's, start in clock ticks since boot, user and name; None where it is gone."""
     fields = _stat_fields(pid)
-    status = _status_fields(_text(f"/proc/{pid}/status"))
+    status = _status_fields(_text(f"{_folder(pid)}/status"))
     if len(fields) < 20 or not status.get("Uid"):
         return None
     name = status.get("Name", "")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -24,7 +23,7 @@ from relkit.files.private_file import is_private_folder, read_private
 from relkit.hook import environment
 from relkit.output import write_atomic
 from relkit.process import procfs
-from relkit.process.identity import ProcessFinder, ProcessIdentity, own_identity
+from relkit.process.identity import ProcessFinder, ProcessIdentity, own_identity, own_name
 from relkit.text.foreign_json import parse_json
 from relkit.text.job_id import safe_job_id
 from relkit.ttp.environment import REGISTRATION, leave_key
@@ -49,7 +48,7 @@ class PersistFolder:
         self._marked = False
         try:
             parent = environment.prepare_job_dir(safe_job_id(job_id), 1)
-            self.path = parent / f"{PREFIX}{os.getpid()}"
+            self.path = parent / f"{PREFIX}{own_name()}"
             self.path.mkdir(mode=0o700)
         except (RelkitError, OSError):
             # It works without being found.

@@ -155,7 +155,6 @@ def test_who_shares_a_core_waits_for_it() -> None:
 
 
 @pytest.mark.root
-@pytest.mark.root
 def test_a_container_has_process_ids_of_its_own() -> None:
     script = "from relkit.process.procfs import has_kernels_pids; print(has_kernels_pids())"
     done = subprocess.run(

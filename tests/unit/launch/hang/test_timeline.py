@@ -97,7 +97,6 @@ def test_rotation_does_not_go_through_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.root
 def test_rotation_leaves_somebody_elses_folder_alone(tmp_path: Path) -> None:
     theirs = tmp_path / "previous-a"
     theirs.mkdir()
