@@ -88,7 +88,7 @@ class MonitoredAgent(LocalElasticAgent):
     _deaths: HostDeaths | None = None
     _session = b""
     _started = False
-    looks, _is_blind = Looks(lambda _line: None), False  # the launcher sets its own
+    looks = Looks(lambda _line: None)  # the launcher sets its own
     _end_notes: Mailbox = MemoryMailbox()
     _meetings: StaticMeetings
     _sealed: SealedBackend | None = None
@@ -253,7 +253,7 @@ class MonitoredAgent(LocalElasticAgent):
         with added_environment(extra):
             pids: dict[int, Any] = super()._start_workers(worker_group)
         self._started = True
-        look_first(self._pcontext, lambda: self._exit_statuses, lambda: self._is_blind)
+        look_first(self._pcontext, lambda: self._exit_statuses, lambda: self.looks.is_blind)
         ranks = tuple(
             LocalRank(worker.global_rank, int(pids[worker.local_rank]))
             for worker in worker_group.workers

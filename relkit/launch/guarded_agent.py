@@ -23,9 +23,9 @@ class GuardedAgent(AccountedAgent):
 
     def _plain_look(self, worker_group: WorkerGroup) -> RunResult:
         # Nothing has been seen that torch's look could wait for.
-        self._is_blind = True
+        self.looks.is_blind = True
         try:
             result: RunResult = LocalElasticAgent._monitor_workers(self, worker_group)
             return result
         finally:
-            self._is_blind = False
+            self.looks.is_blind = False

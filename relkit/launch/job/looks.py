@@ -12,7 +12,7 @@ from relkit.launch.job.settings import JobAborted, Log
 
 T = TypeVar("T")
 # What a host may refuse at any time: descriptors, files, memory, threads (RuntimeError), modules.
-REFUSED = (OSError, MemoryError, ImportError, RuntimeError, subprocess.SubprocessError)
+_REFUSED = (OSError, MemoryError, ImportError, RuntimeError, subprocess.SubprocessError)
 # The same look is not complained about again before, s.
 _QUIET_S = 600.0
 _MAX_REASON = 200
@@ -24,11 +24,15 @@ class Looks:
     Args:
         log: writes one line to the terminal.
         clock: monotonic seconds.
+
+    Attributes:
+        is_blind: those of this moment have failed, and nothing is to wait for what they see.
     """
 
     def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
         self._log, self._clock = log, clock
         self._said_s: dict[str, float] = {}
+        self.is_blind = False
 
     def take(self, what: str, look: Callable[[], T], otherwise: T) -> T:
         """What a look gives.
@@ -42,7 +46,7 @@ class Looks:
             return look()
         except JobAborted:
             raise
-        except (RelkitError, *REFUSED) as error:
+        except (RelkitError, *_REFUSED) as error:
             self.say(what, error)
             return otherwise
 

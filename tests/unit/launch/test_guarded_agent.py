@@ -29,7 +29,7 @@ def agent_whose_looks(
         raise raise_
 
     def plain(agent: Any, _group: object) -> object:  # noqa: ANN401
-        blind.append(agent._is_blind)
+        blind.append(agent.looks.is_blind)
         return SimpleNamespace(state=WorkerState.HEALTHY)
 
     monkeypatch.setattr(AccountedAgent, "_monitor_workers", look)
@@ -44,7 +44,7 @@ def test_a_round_that_fails_is_torchs_alone(monkeypatch: pytest.MonkeyPatch) -> 
     for _ in range(3):
         assert agent._monitor_workers(SimpleNamespace()).state is WorkerState.HEALTHY
     assert blind == [True] * 3
-    assert not agent._is_blind
+    assert not agent.looks.is_blind
     assert said == [
         "watching the workers failed, which is nothing to the job: [Errno 24] Too many open files"
     ]
