@@ -54,9 +54,8 @@ class Gate(Door[_Greeted]):
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(
-            listener, selector,
-            max_pending=max_pending, accept_at_once=_ACCEPT_AT_ONCE, log=log,
-        )  # fmt: skip
+            listener, selector, max_pending=max_pending, accept_at_once=_ACCEPT_AT_ONCE, log=log
+        )
         self._check, self._admit = check, admit
 
     def _arrive(self, connection: socket.socket, origin: str, now_s: float) -> _Greeted:

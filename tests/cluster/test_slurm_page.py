@@ -65,8 +65,11 @@ def batch(cluster: Slurm, folder: Path, words: str, *options: str) -> tuple[int,
     done = subprocess.run(
         ["sbatch", "--wait", "-D", folder, "-o", folder / "out", *options, script],
         env={**os.environ, **cluster.environ, "ASKED": str(folder), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     out = (folder / "out").read_text() if (folder / "out").exists() else ""
     return done.returncode, done.stdout + done.stderr + out + cluster.logs()
 

@@ -92,9 +92,12 @@ class LinkDoor(Door[_Link]):
     ) -> None:
         self._epoll = selectors.EpollSelector()
         super().__init__(
-            listener, self._epoll,
-            max_pending=_MAX_PENDING, accept_at_once=_ACCEPT_AT_ONCE, log=log,
-        )  # fmt: skip
+            listener,
+            self._epoll,
+            max_pending=_MAX_PENDING,
+            accept_at_once=_ACCEPT_AT_ONCE,
+            log=log,
+        )
         self._open_inside = open_inside
         # By the descriptors of both ends.
         self._links: dict[int, _Link] = {}

@@ -15,6 +15,7 @@ from tests.patience import PATIENCE
 pytestmark = [pytest.mark.job, pytest.mark.timeout(90 * PATIENCE)]
 JOIN = "import torch.distributed as dist\ndist.init_process_group('gloo')\n"
 LONG = pytest.mark.long
+_TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 NOT_THERE = "raised ModuleNotFoundError: No module named 'not_there' at SCRIPT"
 # The script, and what is said of its ranks.
 SCRIPTS = {
@@ -48,7 +49,7 @@ def ended(start: Start, tmp_path: Path, script: str, *more: str) -> tuple[int, s
     path.write_text(script)
     done = start(
         "launch", "--nproc-per-node", "2", "--timeline-path", tmp_path / "t", *more, path
-    ).wait()  # fmt: skip
+    ).wait()
     return done.code, done.err
 
 
@@ -100,10 +101,12 @@ def test_output_and_exit_code_are_those_of_torchrun(
 ) -> None:
     code, err = ended(start, tmp_path, SCRIPTS[case][0])
     torchrun = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-         tmp_path / "train.py"],
-        capture_output=True, text=True, timeout=60 * PATIENCE, check=False,
-    )  # fmt: skip
+        [*_TORCHRUN, "--nproc-per-node", "2", tmp_path / "train.py"],
+        capture_output=True,
+        text=True,
+        timeout=60 * PATIENCE,
+        check=False,
+    )
     assert code == torchrun.returncode
     assert of_ranks(err) == of_ranks(torchrun.stderr)
 

@@ -108,9 +108,14 @@ def _launched(
     job = ["--standalone", "--nproc-per-node", "1"]
     job += ["--no-python", *command] if odd.program else command[1:]
     process = subprocess.Popen(
-        [*odd.around, *launcher, *job], cwd=folder, env=environ, start_new_session=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [*odd.around, *launcher, *job],
+        cwd=folder,
+        env=environ,
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
         out, err = process.communicate(odd.stdin, timeout=300 * PATIENCE)
     finally:
@@ -165,8 +170,12 @@ def gathered(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Ran], 
 def _why_not(odd: Odd) -> str:
     """Why this machine cannot run it; "" where it can."""
     named = " ".join((*odd.around, *odd.program))
-    for word, program in (("musl", "musl-gcc"), ("strace", "strace"), ("setpriv", "setpriv"),
-                          ("unshare", "unshare")):  # fmt: skip
+    for word, program in (
+        ("musl", "musl-gcc"),
+        ("strace", "strace"),
+        ("setpriv", "setpriv"),
+        ("unshare", "unshare"),
+    ):
         if word in named and shutil.which(program) is None:
             return f"{program} is not installed"
     return "needs root" if odd.needs_root and os.geteuid() != 0 else ""

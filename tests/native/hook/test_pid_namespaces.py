@@ -114,9 +114,15 @@ def test_a_launcher_of_another_namespace_is_nobody_in_this_one(recording: Record
     assert (int(pid), int(namespace)) == (os.getpid(), own_namespace())
     code = "load().fake_gemms(1); tell(os.getpid())"
     for number, strange in enumerate(
-        (f"{pid}/{ticks}/{int(namespace) + 1}/{boot}", f"{pid}/{ticks}/{namespace}/x{boot[1:]}",
-         f"{pid}/{ticks}/0/{boot}", pid, "//", f"{pid}/{ticks}/{namespace}/")
-    ):  # fmt: skip
+        (
+            f"{pid}/{ticks}/{int(namespace) + 1}/{boot}",
+            f"{pid}/{ticks}/{namespace}/x{boot[1:]}",
+            f"{pid}/{ticks}/0/{boot}",
+            pid,
+            "//",
+            f"{pid}/{ticks}/{namespace}/",
+        )
+    ):
         recording.run(code, RELKIT_HOOK_FILES="1", RELKIT_TRACER=strange)
         assert len(state_files(recording.folder)) == 1, (number, strange)
     recording.run(code, RELKIT_HOOK_FILES="1")

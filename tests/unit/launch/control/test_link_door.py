@@ -52,8 +52,10 @@ class Launcher:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _LAUNCHER],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
 

@@ -90,8 +90,9 @@ def test_a_single_node_gets_another_store_for_each_attempt_and_says_nothing(node
     assert len(set(ports)) == len(ports)
     # That of the attempt before is gone, with whoever may still wait in it.
     with pytest.raises(Exception, match=r"(?i)connect|timed out"):
-        TCPStore("127.0.0.1", ports[1], None, False, wait_for_workers=False,
-                 timeout=timedelta(seconds=1))  # fmt: skip
+        TCPStore(
+            "127.0.0.1", ports[1], None, False, wait_for_workers=False, timeout=timedelta(seconds=1)
+        )
     assert node.log == []
     assert node.handler.num_nodes_waiting() == 0
     assert restarts_left(node) == 9
