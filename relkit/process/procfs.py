@@ -3,7 +3,7 @@
 Whatever looks raises OSError where this process cannot look at any: it has no descriptor left.
 
 Only files that the kernel can answer without the target's memory map are read (status, stat,
-wchan, schedstat), because cmdline, environ, maps and smaps wait for a lock that a thread in
+wchan, schedstat, io), because cmdline, environ, maps and smaps wait for a lock that a thread in
 uninterruptible sleep may hold. The one exception, `read_within`, has a deadline.
 """
 
@@ -242,10 +242,21 @@ def cpu_s(pid: int) -> float:
     return process(pid).cpu_s
 
 
-def cpu_wait_s(pid: int) -> float:
-    """Seconds for which the main thread was ready to run and got no CPU; 0.0 where unknown."""
-    words = _text(f"{_folder(pid)}/schedstat").split()
+def cpu_wait_s(pid: int, os_thread_id: int | None = None) -> float:
+    """Seconds for which a thread was ready to run and got no CPU; 0.0 where unknown.
+
+    Args:
+        os_thread_id: of the thread; None: the main one.
+    """
+    thread_id = pid if os_thread_id is None else os_thread_id
+    words = _text(f"{_folder(pid)}/task/{thread_id}/schedstat").split()
     return int(words[1]) / 1e9 if len(words) > 1 and words[1].isdecimal() else 0.0
+
+
+def written_bytes(pid: int) -> int | None:
+    """How much of files the process has written so far; None where that cannot be read."""
+    written = _status_fields(_text(f"{_folder(pid)}/io")).get("write_bytes", "")
+    return int(written) if written.isdecimal() else None
 
 
 def is_same_process(pid: int, ticks: int) -> bool:

@@ -6,21 +6,18 @@ that the rank was slow by it: only so much of its slowness, at most, is held aga
 
 from __future__ import annotations
 
-import os
 import time
-from io import FileIO
 
 import numpy as np
 
-from relkit.process.procfs import descendants
+from relkit.process import procfs
+from relkit.straggler.collect.look_pause import pause_s
 from relkit.straggler.model import LOCAL_PARTS, OFF_CPU, Floats
 
 # What is written between two looks, from which on the rank saves something: bytes, and bytes a
 # second. A log is less; what a save of less takes is a trifle.
 _SAVE_BYTES, _SAVE_BYTES_S = 1_000_000, 500_000
 _EVERY_S = 0.5
-# A look costs a file for each thread: of a core it takes no more than one part in so many.
-_COST_SHARE = 400.0
 _MAX_THREADS = 1024
 
 
@@ -29,8 +26,8 @@ class Excuses:
 
     def __init__(self) -> None:
         self._next_s, self._looked_s = 0.0, 0.0
-        self._waited_ns: dict[int, int] = {}
-        self._written = -1
+        self._waited_s: dict[int, float] = {}
+        self._written_bytes: int | None = None
         # Of the time between the last two looks: its helpers waited for a core; it saved.
         self._waits_share, self._saves = 0.0, False
 
@@ -42,18 +39,21 @@ class Excuses:
         """
         if now_s < self._next_s:
             return
-        began_s = time.monotonic()
-        waited_ns, written = _waited_ns(pid), written_bytes(pid)
+        began_s = time.thread_time()
+        waited_s, written_bytes = _waited_s(pid), procfs.written_bytes(pid)
         elapsed_s = now_s - self._looked_s
         if self._looked_s and elapsed_s > 0.0:
             # A thread that is new has waited since then only.
-            more = sum(max(0, ns - self._waited_ns.get(who, 0)) for who, ns in waited_ns.items())
-            self._waits_share = min(1.0, more / 1e9 / elapsed_s)
-            is_known = written >= 0 and self._written >= 0
-            least = max(_SAVE_BYTES, _SAVE_BYTES_S * elapsed_s)
-            self._saves = is_known and written - self._written >= least
-        self._waited_ns, self._written, self._looked_s = waited_ns, written, now_s
-        self._next_s = now_s + max(_EVERY_S, _COST_SHARE * (time.monotonic() - began_s))
+            more_s = sum(max(0.0, s - self._waited_s.get(who, 0.0)) for who, s in waited_s.items())
+            self._waits_share = min(1.0, more_s / elapsed_s)
+            least_bytes = max(_SAVE_BYTES, _SAVE_BYTES_S * elapsed_s)
+            self._saves = (
+                written_bytes is not None
+                and self._written_bytes is not None
+                and written_bytes - self._written_bytes >= least_bytes
+            )
+        self._waited_s, self._written_bytes, self._looked_s = waited_s, written_bytes, now_s
+        self._next_s = now_s + pause_s(_EVERY_S, began_s)
 
     def excused_s(self, length_s: Floats, parts: Floats) -> Floats:
         """Of each step what may have gone into waiting for helpers, or into a save, s.
@@ -70,30 +70,11 @@ class Excuses:
         return excused_s
 
 
-def written_bytes(pid: int) -> int:
-    """Bytes of files that the process has written so far; -1 where that cannot be read."""
-    try:
-        with FileIO(f"/proc/{pid}/io") as stream:
-            lines = stream.readall().splitlines()
-        return next(int(line[13:]) for line in lines if line.startswith(b"write_bytes: "))
-    except (OSError, ValueError, StopIteration):
-        return -1
-
-
-def _waited_ns(pid: int) -> dict[int, int]:
+def _waited_s(pid: int) -> dict[int, float]:
     """How long each thread but the main one, and each of its children, has waited for a core."""
-    waited_ns: dict[int, int] = {}
-    for process in (pid, *descendants(pid)):
-        try:
-            threads = os.listdir(f"/proc/{process}/task")  # noqa: PTH208  a look costs the job
-        except OSError:
-            continue
-        for name in threads[: _MAX_THREADS - len(waited_ns)]:
-            if name == str(pid):
-                continue
-            try:
-                with FileIO(f"/proc/{process}/task/{name}/schedstat") as stream:
-                    waited_ns[int(name)] = int(stream.readall().split()[1])
-            except (OSError, ValueError, IndexError):
-                continue
-    return waited_ns
+    waited_s: dict[int, float] = {}
+    for process in (pid, *procfs.descendants(pid)):
+        for thread in procfs.thread_ids(process)[: _MAX_THREADS - len(waited_s)]:
+            if thread != pid:
+                waited_s[thread] = procfs.cpu_wait_s(process, thread)
+    return waited_s

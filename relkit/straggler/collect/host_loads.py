@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from io import FileIO
 
 from relkit.process.procfs import cpu_s, descendants
+from relkit.straggler.collect.look_pause import pause_s
 from relkit.straggler.host_load import HostLoad
 
-_EVERY_S = 5.0
-# A look costs a file for each thread: of a core it takes no more than one part in so many.
-_COST_SHARE = 400.0
+# From the first look to the second, which says something, and from then on.
+_SOON_S, _EVERY_S = 1.0, 5.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -54,15 +54,13 @@ class HostLoadMeter:
             else:
                 self._gone_s += last_s - first_s
         self._own_s = present
-        cost_s = _COST_SHARE * (time.thread_time() - look_began_s)
+        self._next_s = now_s + pause_s(_SOON_S if is_first else _EVERY_S, look_began_s)
         if is_first:
             self._began_s, self._busy_at_first_s = now_s, busy_s
-            self._next_s = now_s + max(1.0, cost_s)
             return
         elapsed_s = now_s - self._began_s
         own_s = self._gone_s + sum(last_s - first_s for first_s, last_s in present.values())
         self.load = HostLoad(cores, (busy_s - self._busy_at_first_s) / elapsed_s, own_s / elapsed_s)
-        self._next_s = now_s + max(_EVERY_S, cost_s)
 
 
 def busy_time() -> tuple[float, int]:
