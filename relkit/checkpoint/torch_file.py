@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import os
 import pickle
 import re
 import struct
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +35,8 @@ _UNREADABLE = (
     MemoryError,
     struct.error,
 )
+# Of each process: a forked child may lack the thread that has its parent's.
+_turns: dict[int, threading.Lock] = {}
 _NEXT_STEP = "Resume from another iteration: `relkit ckpt verify` says which are whole."
 
 
@@ -80,11 +84,11 @@ def _load(source: Path | IO[bytes], path: Path, *, mmap: bool, arrays: bool) -> 
         bytes_of = [codecs.encode, _named(_no_bytes, "builtins.bytes")]
         let_through = [argparse.Namespace, *bytes_of]
         let_through += _numpy_names() if arrays else []
-        with warnings.catch_warnings(), _allowed(let_through):
+        with _allowed(let_through), warnings.catch_warnings():
             # Of an unusual pickle protocol, torch asks whoever reads the file to file an issue.
             warnings.simplefilter("ignore", UserWarning)
             content = torch.load(source, map_location="cpu", weights_only=True, mmap=mmap)
-            return plain_arrays.with_arrays(content) if arrays else content
+        return plain_arrays.with_arrays(content) if arrays else content
     except OSError as error:
         reason = error.strerror or error
         raise BadInputFile(f"cannot read {path}: {reason}", next_step=_NEXT_STEP) from error
@@ -94,17 +98,27 @@ def _load(source: Path | IO[bytes], path: Path, *, mmap: bool, arrays: bool) -> 
 
 @contextmanager
 def _allowed(let_through: list[Any]) -> Iterator[None]:
-    # As torch.serialization.safe_globals, which torch 2.4 has not.
-    before = list(torch.serialization.get_safe_globals())
-    # numpy's own functions, which Megatron lets through, would come before their stand-ins.
-    theirs = [each for each in before if not _path(each).startswith("numpy.")]
+    """As torch.serialization.safe_globals, which torch 2.4 has not; one thread after the other.
+
+    torch has one list for the process: what another thread loads meanwhile by other means than this
+    module's sees this one's. What it adds to the list stays.
+    """
+    with _turns.setdefault(os.getpid(), threading.Lock()):
+        before = torch.serialization.get_safe_globals()
+        # numpy's own functions, which Megatron lets through, would come before their stand-ins.
+        numpys = [each for each in before if _path(each).startswith("numpy.")]
+        added = [each for each in let_through if each not in before]
+        _replace(numpys, added)
+        try:
+            yield
+        finally:
+            _replace(added, numpys)
+
+
+def _replace(old: list[Any], new: list[Any]) -> None:
+    kept = [each for each in torch.serialization.get_safe_globals() if each not in old]
     torch.serialization.clear_safe_globals()
-    torch.serialization.add_safe_globals([*theirs, *let_through])
-    try:
-        yield
-    finally:
-        torch.serialization.clear_safe_globals()
-        torch.serialization.add_safe_globals(before)
+    torch.serialization.add_safe_globals([*kept, *new])
 
 
 def _path(let_through: Any) -> str:  # noqa: ANN401

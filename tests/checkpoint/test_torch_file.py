@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from argparse import Namespace
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,6 +52,57 @@ def test_arrays_are_read_where_a_program_lets_numpy_through_by_itself(tmp_path: 
         for _ in range(20):
             assert read_plain(path, arrays=True)["order"].tolist() == [0, 1, 2]
         assert reconstruct in torch.serialization.get_safe_globals()
+    finally:
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(before)
+
+
+def test_threads_that_read_at_once_leave_each_other_alone(tmp_path: Path) -> None:
+    """What torch lets through is the process's: who is done first took the other one's away."""
+    path = tmp_path / "model.pt"
+    torch.save({"order": np.arange(3), "args": Namespace(a=1)}, path)
+    before = set(torch.serialization.get_safe_globals())
+    together = threading.Barrier(2)
+
+    def read(arrays: bool) -> None:
+        together.wait()
+        for _ in range(50):
+            if arrays:
+                assert read_plain(path, arrays=True)["order"].tolist() == [0, 1, 2]
+            else:
+                with pytest.raises(BadInputFile, match="numpy"):
+                    read_plain(path)
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(read, arrays) for arrays in (True, False)]:
+                done.result()
+    finally:
+        sys.setswitchinterval(interval_s)
+        after = set(torch.serialization.get_safe_globals())
+        torch.serialization.clear_safe_globals()
+        torch.serialization.add_safe_globals(list(before))
+    assert after == before
+
+
+def test_what_another_thread_lets_through_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.pt"
+    torch.save({"order": np.arange(3)}, path)
+    before = list(torch.serialization.get_safe_globals())
+    load = torch.load
+
+    def meanwhile(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        torch.serialization.add_safe_globals([Counter])
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(torch, "load", meanwhile)
+    try:
+        assert read_plain(path, arrays=True)["order"].tolist() == [0, 1, 2]
+        assert set(torch.serialization.get_safe_globals()) == {*before, Counter}
     finally:
         torch.serialization.clear_safe_globals()
         torch.serialization.add_safe_globals(before)
