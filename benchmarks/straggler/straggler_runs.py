@@ -14,8 +14,10 @@ usage: python benchmarks/straggler/straggler_runs.py [--cases a,b,c,d,e,f] [--ru
      it in collectives, and leave it their cores
 
 The fault begins between steps 15 and 25. Right: that rank (that host, that edge) and that cause
-were said within 30 steps of it, and nobody else ever. For e, f and n the cause is the host. Healthy
-runs are of the same jobs, three times as long; anything said in one is false.
+were said within 30 steps of it, and nobody else ever. For e and f the cause is the host. Where
+others have a rank's core, as in n and beside the busy neighbour of f, no rank is to be accused: for
+f it is a finding of the host, whose ranks wait for a CPU. Healthy runs are of the same jobs, three
+times as long; anything said in one is false.
 Run it on a machine that does nothing else: a, c and f need the cores to themselves.
 """
 
@@ -38,6 +40,7 @@ from pathlib import Path
 from relkit.errors import RelkitError
 from relkit.output import table, write_atomic
 from relkit.straggler.model import Cause, Subject
+from relkit.straggler.present.busy_hosts import busy_hosts
 from relkit.straggler.transport.history import History, RaisedVerdict, load
 from tests.straggler.hosts_job import run_on_hosts
 
@@ -54,7 +57,7 @@ class Plan:
     Args:
         case: letter; number: of the run; ranks, job: what is run.
         rank, onset: of the fault, -1 for a healthy run; fault: for --inject, or of the network.
-        cause: what must be said.
+        cause: what must be said of that rank; NOISE where no rank is to be accused.
     """
 
     case: str
@@ -114,8 +117,8 @@ def plan(case: str, number: int, healthy: bool, seed: int) -> Plan:
         "c": ("slow-compute", Cause.COMPUTE),
         "d": ("edge" if odd else "interface", Cause.NETWORK),
         "e": ("gc", Cause.HOST),
-        "f": ("neighbour" if third == 2 else "throttle", Cause.HOST),
-        "n": ("throttle", Cause.HOST),
+        "f": ("neighbour", Cause.NOISE) if third == 2 else ("throttle", Cause.HOST),
+        "n": ("throttle", Cause.NOISE),
     }[case]
     values = {
         "slow-compute": f":share={0.5 if case == 'c' else 0.1}{timer}",
@@ -159,6 +162,10 @@ def judge(todo: Plan, history: History) -> Result:
         # A job that nobody looked at is no proof of silence.
         good = not raised and history.steps >= HEALTHY_STEPS // 2
         return Result(todo.case, todo.number, True, "", good, -1, said)
+    if todo.cause is Cause.NOISE:
+        waits = any(todo.rank in host.ranks for host in busy_hosts(history))
+        good = not raised and (waits or todo.case == "n")
+        return Result(todo.case, todo.number, False, todo.fault, good, -1, said)
     hits = [one for one in raised if _is_it(todo, one)]
     steps = min((one.raised_step - todo.onset for one in hits), default=-1)
     # What runs before a step's first collective is in the step before.
