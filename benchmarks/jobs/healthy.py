@@ -1,13 +1,15 @@
 """Small jobs that a newcomer would call healthy, of five kinds: data-parallel, loader-bound, one
 that saves to disk every few steps, one whose rank 0 logs, and a pipeline of two stages.
 
-A job ends by the clock, at the same step on all ranks, however busy the machine is.
+A job trains for so long and for so many steps, whichever takes longer, and ends at the same step on
+all ranks.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import sys
@@ -72,7 +74,8 @@ def replicate(options: argparse.Namespace) -> None:
             for weight in replica.parameters():
                 if weight.grad is not None:
                     weight.sub_(weight.grad, alpha=1e-6)
-        told = torch.tensor([loss.item(), float(time.monotonic() > until_s)])
+        is_over = time.monotonic() > until_s and step + 1 >= options.steps
+        told = torch.tensor([loss.item(), float(is_over)])
         dist.all_reduce(told)
         if rank == 0 and options.kind == "saving" and step % options.every == options.every - 1:
             save(options.folder, step)
@@ -110,26 +113,28 @@ def pipeline(options: argparse.Namespace) -> None:
     rank, left = dist.get_rank(), torch.randn(WIDTH, WIDTH) / WIDTH**0.5
     until_s = time.monotonic() + options.seconds
     values = torch.zeros(BATCH, WIDTH)
-    is_over = False
-    while not is_over:
+    for step in itertools.count(1):
         for _ in range(options.passes * (8 if rank == 0 else 12)):
             torch.mm(left, left)
         if rank == 0:
-            values[0, 0] = float(time.monotonic() > until_s)
+            is_over = time.monotonic() > until_s and step >= options.steps
+            values[0, 0] = float(is_over)
             dist.send(values, 1)
-            is_over = bool(values[0, 0] > 0)
             dist.recv(values, 1)
         else:
             dist.recv(values, 0)
             is_over = bool(values[0, 0] > 0)
             dist.send(torch.ones(BATCH, WIDTH), 0)
+        if is_over:
+            break
 
 
 def main() -> None:
     """Run the job."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kind", choices=KINDS, default=KINDS[0])
-    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--seconds", type=float, default=8.0, help="at least")
+    parser.add_argument("--steps", type=int, default=40, help="at least")
     parser.add_argument("--passes", type=int, default=4, help="forward passes more in a step")
     parser.add_argument("--every", type=int, default=5, help="steps from one save to the next")
     parser.add_argument("--folder", type=Path, default=Path())

@@ -49,7 +49,8 @@ SLOW_KINDS = ("2 ranks", "4 ranks", "loader")
 # Of the passes that a fault makes longer, so that it is about a fifth of all that a step computes.
 SLOW, SLOW_OPTIONS = 0.22, ("--passes=16", "--first")
 LOADS = (0, 2, 5, 10, 20)
-MIN_STEPS = 16
+# A job takes some steps to be seen, and only more than these are judged.
+STEPS, MIN_STEPS = 40, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,8 @@ class Result:
     Args:
         kind, load, slow_rank: what was run; -1 = all ranks are healthy.
         before: load of the machine before, mean of the last minute.
-        steps: that were seen; said: lines of the launcher; accused: by the report; right: as it
-            should be.
+        steps: that were seen; said: lines of the launcher; accused: by the report, or why it could
+            not be read; right: as it should be.
     """
 
     kind: str
@@ -103,11 +104,15 @@ def run_one(
             sys.executable, "-m", "relkit", "launch", "--straggler=warn",
             f"--nproc-per-node={ranks}", f"--timeline-path={timeline}", *inject,
             str(JOB), *options, *(SLOW_OPTIONS if slow else ()), f"--seconds={seconds:g}",
-            f"--folder={folder}",
+            f"--steps={STEPS}", f"--folder={folder}",
         ]  # fmt: skip
         before = os.getloadavg()[0]
         with busy_loops(load_count):
-            said = _said(_run(command))
+            code, output = _run(command)
+        said = tuple(line for line in output.splitlines() if "relkit: straggler:" in line)
+        if code:
+            why = (f"it ended with {code}: {output[-500:]}",)
+            return Result(name, load_count, slow_rank, before, 0, said, why, False)
         try:
             history = load(timeline / "straggler" / "history.npz")
         except RelkitError as error:
@@ -123,21 +128,19 @@ def run_one(
     return Result(name, load_count, slow_rank, before, history.steps, said, accused, right)
 
 
-def _run(command: Sequence[str]) -> str:
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """(exit code, all that it has printed)."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     child = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True,
     )  # fmt: skip
     try:
-        return child.communicate(timeout=LIMIT_S)[0]
+        output = child.communicate(timeout=LIMIT_S)[0]
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
-        return child.communicate()[0]
-
-
-def _said(output: str) -> tuple[str, ...]:
-    return tuple(line for line in output.splitlines() if "relkit: straggler:" in line)
+        output = child.communicate()[0]
+    return child.returncode, output
 
 
 def main() -> None:
@@ -146,7 +149,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="number of the first run")
     parser.add_argument("--loads", default=",".join(map(str, LOADS)), help="busy loops, by turns")
-    parser.add_argument("--seconds", type=float, default=8.0, help="that a job trains for")
+    parser.add_argument("--seconds", type=float, default=8.0, help="that a job trains for at least")
     parser.add_argument("--slow", action="store_true", help="one rank works 20 %% longer")
     parser.add_argument("--keep", type=Path, help="folder for the histories")
     parser.add_argument("--json", type=Path)

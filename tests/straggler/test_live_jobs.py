@@ -92,14 +92,12 @@ def test_a_healthy_job_hears_nothing(start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", range(len(KINDS)), ids=[kind[0] for kind in KINDS])
 def test_jobs_of_each_kind_hear_nothing_on_a_busy_machine(number: int, tmp_path: Path) -> None:
     """Each of benchmarks/straggler/healthy_jobs.py once, among them one that saves on rank 0."""
     result = run_one(number, 4, slow=False, seconds=6.0, keep=tmp_path)
-    assert result.said == ()
-    if not result.steps:
-        pytest.skip("the machine is too busy for a step to be seen")
-    assert result.accused == ()
+    assert result.right, result
 
 
 def test_it_is_switched_off_and_on_while_the_job_runs(start: Start, tmp_path: Path) -> None:
