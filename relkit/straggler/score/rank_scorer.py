@@ -145,19 +145,27 @@ class RankScorer:
     @property
     def suspicion(self) -> Floats:
         """The same, of what may lead to an accusation: it is worth one, lasts, has no excuse."""
-        log_likelihood, onset = self._shift.best()
-        material = self._material(log_likelihood)
-        lasting = np.where(material, log_likelihood, 0.0)
-        feature = np.argmax(lasting, axis=0)[None]
-        shift = np.take_along_axis(lasting, feature, axis=0)[0]
-        since = np.take_along_axis(onset, feature, axis=0)[0]
+        shift, feature, since, burst = self._worth_it()
         for rank in np.flatnonzero(shift >= _NOTABLE * self._limit):
-            shift[rank] *= self._lasts(int(since[rank]), int(feature[0, rank]), int(rank))
-        burst = np.where(material[OWN], self._burst.best()[0], 0.0)
+            shift[rank] *= self._lasts(int(since[rank]), int(feature[rank]), int(rank))
         share: Floats = np.where(
             self._raised, self.evidence, np.maximum(shift, burst) / self._limit
         )
         return share
+
+    def _worth_it(self) -> tuple[Floats, Ints, Ints, Floats]:
+        """Of each rank the most evidence of a slowness that is worth an accusation.
+
+        Returns:
+            (log-likelihood, the feature that shows it, step since when, log-likelihood of pauses)
+        """
+        log_likelihood, onset = self._shift.best()
+        material = self._material(log_likelihood)
+        log_likelihood = np.where(material, log_likelihood, 0.0)
+        feature = np.argmax(log_likelihood, axis=0)
+        shift = np.take_along_axis(log_likelihood, feature[None], axis=0)[0]
+        since = np.take_along_axis(onset, feature[None], axis=0)[0]
+        return shift, feature, since, np.where(material[OWN], self._burst.best()[0], 0.0)
 
     def _log_likelihood(self) -> Floats:
         largest: Floats = np.maximum(
@@ -281,19 +289,13 @@ class RankScorer:
 
     def _decide(self, recent: Floats) -> None:
         """Accuse and let go; recent: of the step, as in Slowdowns."""
-        log_likelihood, onset = self._shift.best()
+        shift, feature, shift_onset, burst = self._worth_it()
         burst_best, burst_onset = self._burst.best()
         since = self._since
-        material = self._material(log_likelihood)
-        log_likelihood = np.where(material, log_likelihood, 0.0)
-        feature = np.argmax(log_likelihood, axis=0)[None]
-        shift = np.take_along_axis(log_likelihood, feature, axis=0)[0]
-        shift_onset = np.take_along_axis(onset, feature, axis=0)[0]
-        burst = np.where(material[OWN], burst_best, 0.0)
         late = (since.late_steps == 0) | (since.late_s >= _LATE_SHARE * since.slowdown_s[OWN])
         fresh = ~self._raised & (np.maximum(shift, burst) >= self._limit) & late
         for rank in np.flatnonzero(fresh):
-            which = int(feature[0, rank])
+            which = int(feature[rank])
             first = self._onset.onset(int(shift_onset[rank]), which, int(rank))
             if shift[rank] >= self._limit and self._lasts(first, which, int(rank)):
                 self._first_step[rank] = first
