@@ -67,8 +67,8 @@ def choose(
     slots, refused = memory.slots()
     reasons = [
         reason if rank == 0 else f"rank {rank}: {reason}"
-        for rank, own in enumerate(ranks.all_gather(refused))
-        for reason in own
+        for rank, its_reasons in enumerate(ranks.all_gather(refused))
+        for reason in its_reasons
     ]
     if ranks.rank == 0 and (why := memory.why_no_replica):
         reasons.append(why)
