@@ -119,8 +119,8 @@ def _usage(ctx: click.Context, command: click.Command) -> str:
 
 def _help(text: str) -> tuple[str, str, str]:
     """First sentence, further paragraphs, examples."""
-    body, _, examples = inspect.cleandoc(text).partition("\b\n")
-    first, _, rest = body.strip().partition("\n\n")
+    body, _, examples = inspect.cleandoc(text).partition("\b\nExample")
+    first, _, rest = body.replace("\b\n", "").strip().partition("\n\n")
     lines = examples.strip().splitlines()[1:]
     shown = "\n".join(line.strip() if line[:4] != "    " else line[2:] for line in lines)
     paragraphs = "\n\n".join(" ".join(part.split()) for part in rest.split("\n\n"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.docs_reference import FOLDER, PAGES, option_variable_names
+from tools.docs_reference import FOLDER, PAGES, leaves, option_variable_names
 from tools.docs_variables import INTERNAL, OWN
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,3 +47,9 @@ def test_every_variable_that_the_code_reads_is_documented() -> None:
 def test_every_documented_relkit_variable_is_in_the_code() -> None:
     own = {name for name in (*OWN, *INTERNAL) if name.startswith("RELKIT_")}
     assert own <= literal_variables()
+
+
+def test_every_example_of_a_command_is_a_command() -> None:
+    shown = re.findall(r"^\$ ?(.*)$", PAGES["commands.md"](), re.MULTILINE)
+    assert len(shown) > len(list(leaves()))
+    assert [line for line in shown if "relkit" not in line] == []
