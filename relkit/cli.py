@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from relkit.process.process_exit import leave
 from relkit.process.standard_streams import hold_standard_descriptors
 from relkit.text.nearest import no_such
 from relkit.text.printable import printable
+
+if TYPE_CHECKING:
+    from relkit.config.document import Table
 
 # name -> (module:attribute, help line). The help lines live here so that `relkit --help`
 # imports no command at all; a test holds them against each command's own first line.
@@ -104,9 +107,12 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     ctx.exit()
 
 
-def _read_settings(ctx: click.Context, _param: click.Parameter, named: Path | None) -> None:
-    if ctx.resilient_parsing:
-        return
+def _name_settings(ctx: click.Context, _param: click.Parameter, named: Path | None) -> None:
+    if not ctx.resilient_parsing:
+        ctx.meta[SETTINGS] = lambda: _read_settings(named)
+
+
+def _read_settings(named: Path | None) -> Table:
     from relkit.config.files import read_settings
 
     settings = read_settings(named, os.environ, _warn)
@@ -114,7 +120,7 @@ def _read_settings(ctx: click.Context, _param: click.Parameter, named: Path | No
         from relkit.config.apply import check_commands
 
         check_commands(settings, COMMANDS)
-    ctx.meta[SETTINGS] = settings
+    return settings
 
 
 def _warn(line: str) -> None:
@@ -148,9 +154,10 @@ def _warn(line: str) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     expose_value=False,
-    callback=_read_settings,
-    help="Options of this job: a table for each command, as [launch] with hang-timeout = 120. "
-    "[default: relkit.toml here; also read: ~/.config/relkit/relkit.toml, /etc/relkit/relkit.toml]",
+    callback=_name_settings,
+    help="A file of options, with a table for each command: [launch], and below it "
+    "hang-timeout = 120.  [default: relkit.toml here; ~/.config/relkit/relkit.toml and "
+    "/etc/relkit/relkit.toml are read too]",
 )
 def cli() -> None:
     """Which node, link or rank of a distributed training job is broken, and how we know.

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from relkit.text.nearest import no_such
 
-# In the context's meta: the table of the files of settings that belongs to the group.
+if TYPE_CHECKING:
+    from relkit.config.document import Table
+
+# In the context's meta: reads the table of the files of settings that belongs to the group.
 SETTINGS = "relkit.settings"
+ReadSettings = Callable[[], "Table"]
 
 
 class CommandGroup(click.Group):
@@ -27,12 +31,10 @@ class CommandGroup(click.Group):
         if is_unknown and not name.startswith("-"):
             ctx.fail(no_such("command", name, self.list_commands(ctx)))
         resolved = _, command, _ = super().resolve_command(ctx, args)
-        settings = ctx.meta.get(SETTINGS)
-        if settings and command is not None:
-            # Most hosts have no such file: its reader is not loaded for nothing.
-            from relkit.config.apply import give_settings
-
-            ctx.meta[SETTINGS] = give_settings(ctx, settings, name, command)
+        read: ReadSettings | None = ctx.meta.pop(SETTINGS, None)
+        # Help is shown whatever the files say: a wrong line of theirs is mended by it.
+        if read and command is not None and not _asks_for_help(ctx, command, args[1:]):
+            _give_settings(ctx, read(), name, command)
         return resolved
 
 
@@ -72,3 +74,18 @@ class LazyGroup(CommandGroup):
         """The command list from the table: --help stays fast."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._table[name][1]) for name in self._listed])
+
+
+def _asks_for_help(ctx: click.Context, command: click.Command, words: Sequence[str]) -> bool:
+    # What stands behind a script or a program is not relkit's.
+    own = words if isinstance(command, click.Group) else words[:1]
+    return any(word in ctx.help_option_names for word in own)
+
+
+def _give_settings(ctx: click.Context, settings: Table, name: str, command: click.Command) -> None:
+    if settings:
+        # Most hosts have no such file: what it means is not loaded for nothing.
+        from relkit.config.apply import give_settings
+
+        table = give_settings(ctx, settings, name, command)
+        ctx.meta[SETTINGS] = lambda: table

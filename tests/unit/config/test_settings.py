@@ -112,6 +112,24 @@ def test_a_wrong_line_is_named(
     assert said in refused(words, capfd)
 
 
+@pytest.mark.parametrize("text", ["[launch]\nno-hok = true\n", "[lanch]\na = 1\n", "a = [\n"])
+@pytest.mark.parametrize("words", [["launch", "-h"], ["stacks", "dump", "--help"], ["--help"]])
+def test_help_is_shown_whatever_a_file_says(
+    job_file: Write, capfd: pytest.CaptureFixture[str], text: str, words: list[str]
+) -> None:
+    """The message on a wrong line sends people there."""
+    job_file(text)
+    assert run(words) == 0
+    assert capfd.readouterr().out.startswith("Usage: relkit ")
+
+
+def test_the_help_of_a_script_is_not_relkits(
+    job_file: Write, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job_file("[launch]\nno-hok = true\n")
+    assert "no-hok" in refused(["launch", "t.py", "--help"], capfd)
+
+
 def test_a_wrong_variable_is_named(
     job_file: Write, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +166,7 @@ def test_the_command_line_wins_over_a_variable_and_that_over_the_file(
             ["--config"],
             expose_value=False,
             callback=lambda ctx, _param, _value: ctx.meta.update(
-                {SETTINGS: read_settings(path, {}, pytest.fail)}
+                {SETTINGS: lambda: read_settings(path, {}, pytest.fail)}
             ),
         )
     ]
@@ -161,8 +179,7 @@ def test_a_file_that_others_can_write_is_passed_over_unless_it_is_named(
 ) -> None:
     path = job_file("[launch]\nno-hok = true\n")
     path.chmod(0o646)
-    run(["launch", "--help"])
-    assert "is not read: it is another user" in capfd.readouterr().err
+    assert "is not read: it is another user" in refused(["launch", "t.py"], capfd)
     assert "no-hok" in refused(["--config", "relkit.toml", "launch", "t.py"], capfd)
 
 
@@ -179,8 +196,7 @@ def test_a_file_of_another_user_is_passed_over(
     job_file: Write, capfd: pytest.CaptureFixture[str]
 ) -> None:
     os.chown(job_file("[launch]\nno-hok = true\n"), 65534, 65534)
-    run(["launch", "--help"])
-    assert "is not read" in capfd.readouterr().err
+    assert "is not read" in refused(["launch", "t.py"], capfd)
 
 
 @pytest.mark.root
