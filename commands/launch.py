@@ -21,7 +21,7 @@ from relkit.commands.launch_parts.peer_options import meet
 from relkit.commands.launch_parts.replica_options import check_replicas, replica_host
 from relkit.commands.launch_parts.spare_options import spare_settings, spares_of
 from relkit.commands.launch_parts.torchrun_command import PARSED, TorchrunCommand
-from relkit.config.apply import FILES
+from relkit.config.apply import files_of
 from relkit.errors import UsageProblem
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.options import check_script, is_left_open, program, unused_job_id
@@ -104,7 +104,7 @@ def launch(
     # What is imported stays. Later collections, which stop every thread, need not look at it.
     gc.freeze()
 
-    if files := ", ".join(map(str, ctx.meta.get(FILES, ()))):
+    if files := ", ".join(map(str, files_of(ctx))):
         log(f"options from {files} apply")
     for line in filter(None, (where, unnamed, unused_job_id(options))):
         log(line)

@@ -9,10 +9,10 @@ import click
 from relkit import faults
 from relkit.commands.launch_parts.hang_options import hang_timeout, on_hang, timeline_path
 from relkit.commands.launch_parts.network_options import NETWORK_CHECK, TOPOLOGY
+from relkit.commands.launch_parts.option_groups import group
 from relkit.commands.launch_parts.peer_options import nodes_option
 from relkit.commands.launch_parts.replica_options import REPLICAS
 from relkit.commands.launch_parts.spare_options import SPARES
-from relkit.commands.shared.option_groups import group
 from relkit.commands.shared.options import FiniteRange, seconds_option
 from relkit.faults.slow_faults import SLOW_FAULTS
 from relkit.launch.job.on_hang import OnHang

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from relkit.commands.shared.option_groups import GroupedCommand
+from relkit.commands.launch_parts.option_groups import OptionGroup
 from relkit.commands.shared.options import FurtherWords
 from relkit.config.apply import USED, further_words
 from relkit.config.document import Setting
@@ -20,16 +20,25 @@ from relkit.launch.torchrun_help import TorchrunOption, torchrun_options
 PARSED = "relkit.launch.torchrun"
 
 
-class TorchrunCommand(GroupedCommand):
+class TorchrunCommand(click.Command):
     """Takes torchrun's options beside the ones declared here.
 
     Args:
+        groups: relkit's options.
         first: names of the options that `--help` lists before all others, of relkit's and of
-            torchrun's. The other arguments are GroupedCommand's.
+            torchrun's. The other arguments are click.Command's.
     """
 
-    def __init__(self, *args: Any, first: Sequence[str] = (), **attributes: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401
+        groups: Sequence[OptionGroup],
+        first: Sequence[str],
+        **attributes: Any,  # noqa: ANN401
+    ) -> None:
         super().__init__(*args, **attributes)
+        self.params += [option for group in groups for option in group.options]
+        self._groups = tuple(groups)
         self._first = tuple(first)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -85,7 +94,12 @@ class TorchrunCommand(GroupedCommand):
         every = {**of_torchrun, **own}
         with formatter.section("What most jobs need"):
             formatter.write_dl([every[name] for name in self._first if name in every])
-        self.format_groups(ctx, formatter, self._first)
+        for group in self._groups:
+            with formatter.section(group.title):
+                rows = {option.opts[0]: own.pop(option.opts[0]) for option in group.options}
+                formatter.write_dl([row for name, row in rows.items() if name not in self._first])
+        with formatter.section("Other"):
+            formatter.write_dl(list(own.values()))
         with formatter.section("torchrun's other options, with torchrun's meaning"):
             if problem:
                 formatter.write_text(problem)

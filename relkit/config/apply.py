@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import click
@@ -15,8 +16,6 @@ from relkit.text.nearest import no_such
 
 # In the context's meta: Setting by the name of a parameter, and by the name of what is not Click's.
 USED = "relkit.config"
-# In the context's meta: the files that these values stand in.
-FILES = "relkit.config.files"
 
 
 @runtime_checkable
@@ -47,11 +46,11 @@ def give_settings(ctx: click.Context, settings: Table, name: str, command: click
     used: dict[str, Setting] = {}
     defaults: dict[str, object] = {}
     for key, param, setting in _matched(ctx, name, command, table):
-        used[param.name or key if param else key] = setting
+        kept_as = (param and param.name) or key
+        used[kept_as] = setting
         if param is not None:
-            defaults[param.name or key] = _plain(key, param, setting)
+            defaults[kept_as] = _plain(key, param, setting)
     ctx.meta[USED] = used
-    ctx.meta[FILES] = sorted({setting.file for setting in used.values()})
     ctx.default_map = {name: defaults}
     return table
 
@@ -72,6 +71,12 @@ def check_commands(settings: Table, commands: Collection[str]) -> None:
             )
         if name not in commands:
             raise ConfigProblem(f"{_place(value)}: {no_such('command', name, commands)}")
+
+
+def files_of(ctx: click.Context) -> list[Path]:
+    """Name the files that settings of this command stand in."""
+    used: dict[str, Setting] = ctx.meta.get(USED, {})
+    return sorted({setting.file for setting in used.values()})
 
 
 def further_words(used: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
