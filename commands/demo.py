@@ -16,28 +16,30 @@ from relkit.faults import FAULTS
 from relkit.findings import Evidence, Finding, Report, Status
 
 
-def _report(demo: demonstration.Demo, result: demonstration.DemoResult) -> Report:
-    named = "nobody" if not result.culprits else f"rank {result.culprits[0]}"
-    ended = f"its exit code is {result.exit_code}"
-    if result.exit_code is None:
-        ended = "it was ended after its time"
-    if demo.guilty is None:
-        title = "the healthy run succeeded, without an alarm"
-        if not result.right:
-            title = f"the healthy run went wrong: {ended}"
-            if result.culprits is not None:
-                title = f"the healthy run went wrong: the verdict names {named}"
-    elif result.right:
-        title = f"the verdict names rank {demo.guilty}, where the fault was injected"
-    elif result.culprits is None:
-        # Whether the job has come as far as the fault is not known.
-        title = f"the job has ended without a verdict: {ended}"
+def _title(demo: demonstration.Demo, result: demonstration.DemoResult) -> str:
+    if result.right and demo.guilty is None:
+        return "the healthy run succeeded, without an alarm"
+    if result.right:
+        return f"the verdict names rank {demo.guilty}, where the fault was injected"
+    if result.culprits is not None:
+        said = f"the verdict names {f'rank {result.culprits[0]}' if result.culprits else 'nobody'}"
+    elif result.exit_code is not None:
+        said = f"its exit code is {result.exit_code}"
     else:
-        title = f"the fault was injected into rank {demo.guilty}, the verdict names {named}"
+        said = "it was ended after its time"
+    if demo.guilty is None:
+        return f"the healthy run went wrong: {said}"
+    if result.culprits is None:
+        # Whether the job has come as far as the fault is not known.
+        return f"the job has ended without a verdict: {said}"
+    return f"the fault was injected into rank {demo.guilty}, {said}"
+
+
+def _report(demo: demonstration.Demo, result: demonstration.DemoResult) -> Report:
     finding = Finding(
         id="RK-DEMO-001",
         status=Status.OK if result.right else Status.FAIL,
-        title=title,
+        title=_title(demo, result),
         ranks="" if demo.guilty is None else str(demo.guilty),
         evidence=(Evidence("whole run", round(result.duration_s, 1), "s"),),
         advice="" if result.right else "Run `relkit doctor`, and look at the report above.",
