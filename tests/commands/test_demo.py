@@ -55,8 +55,11 @@ def test_in_a_python_without_torch(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
-        capture_output=True, text=True, timeout=50, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
     assert "relkit demo needs PyTorch" in done.stderr
     assert "injected" not in done.stdout + done.stderr
     assert done.returncode == 3

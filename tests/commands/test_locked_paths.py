@@ -51,9 +51,13 @@ def test_a_path_that_may_not_be_looked_into_is_said_and_could_not_be_told(
     words = [word.format(free=tmp_path / "free", pid=os.getpid(), **names) for word in line.split()]
     done = subprocess.run(
         [*_as_others(), sys.executable, "-m", "relkit", *words],
-        capture_output=True, text=True, check=False, timeout=60 * PATIENCE, cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60 * PATIENCE,
+        cwd=tmp_path,
         stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     said = done.stderr + done.stdout
     assert "Traceback" not in said
     assert done.returncode in (2, 3), said

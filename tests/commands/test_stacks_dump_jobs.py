@@ -202,9 +202,13 @@ print(alone, both, _dump("-o", "none").exception)
             *("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
             *(sys.executable, "-c", script),
         ],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120 * PATIENCE,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120 * PATIENCE,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-    )  # fmt: skip
+    )
     assert said.stdout == "0 0 no rank of any job runs on this host\n", said.stderr
     assert sorted(p.name for p in (tmp_path / "alone").iterdir()) == [
         "00000-00002.stacktrace",

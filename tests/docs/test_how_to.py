@@ -64,32 +64,46 @@ HERE = {
         ("relkit stacks merge /shared/stacks", (0,), "RK-STK-014"),
         ("grep next_batch /shared/stacks/py_stack | cut -d';' -f3-", (0,), "next_batch@"),
     ),
-}  # fmt: skip
+}
 # The others: a test that runs its like, and why not these words.
 ELSEWHERE = {
     "check-nodes.md": {
         "relkit netcheck --nodes hosts.txt -o before-training": (
-            "tests/cluster/netcheck/test_faults.py", "needs hosts with ssh"),
+            "tests/cluster/netcheck/test_faults.py",
+            "needs hosts with ssh",
+        ),
         "relkit launch --network-check --nnodes 7:8 --nproc-per-node 8 --rdzv-backend c10d "
         "--rdzv-id my-run --rdzv-endpoint host0:29400 train.py": (
-            "tests/cluster/netcheck/test_network_check.py", "needs eight nodes"),
+            "tests/cluster/netcheck/test_network_check.py",
+            "needs eight nodes",
+        ),
         "relkit straggler preflight --nodes hosts.txt -o good-day": (
-            "tests/straggler/test_preflight.py", "needs hosts with ssh"),
+            "tests/straggler/test_preflight.py",
+            "needs hosts with ssh",
+        ),
         "relkit straggler preflight --nodes hosts.txt --baseline good-day": (
-            "tests/straggler/test_preflight.py", "needs hosts with ssh"),
+            "tests/straggler/test_preflight.py",
+            "needs hosts with ssh",
+        ),
     },
     "hang.md": {
         "relkit launch --nproc-per-node 8 train.py": (
-            "tests/cluster/test_launch.py", "eight processes of torch are too many here"),
-        "relkit run -- mpirun -n 8 python train.py": (
-            "tests/cluster/test_run.py", "needs mpirun"),
+            "tests/cluster/test_launch.py",
+            "eight processes of torch are too many here",
+        ),
+        "relkit run -- mpirun -n 8 python train.py": ("tests/cluster/test_run.py", "needs mpirun"),
     },
     "kubernetes.md": {
-        'relkit netcheck --via kubectl --nodes app=trainer --kubectl-args "-n training -c worker"':
-            ("tests/unit/fleet/test_kubectl.py", "needs Kubernetes; a stand-in is there"),
+        "relkit netcheck --via kubectl --nodes app=trainer "
+        '--kubectl-args "-n training -c worker"': (
+            "tests/unit/fleet/test_kubectl.py",
+            "needs Kubernetes; a stand-in is there",
+        ),
         "relkit launch --network-check --nnodes 3:4 --on-bad-node "
         '"kubectl taint --overwrite nodes {node} relkit/network-check=failed:NoSchedule" ...': (
-            "tests/cluster/netcheck/test_network_check.py", "needs Kubernetes and four nodes"),
+            "tests/cluster/netcheck/test_network_check.py",
+            "needs Kubernetes and four nodes",
+        ),
     },
     "order-ranks.md": {
         "relkit launch --nnodes 3 --master-addr 10.0.0.1 --topology network.txt --nproc-per-node 8 "
@@ -98,20 +112,28 @@ ELSEWHERE = {
     "save-and-resume.md": {
         "relkit launch --nproc-per-node 4 --max-restarts 10 examples/pretrain_gpt.py --config_path "
         "examples/gpt_tiny.yaml --save checkpoints": (
-            "tests/ttp/test_trainer_faults.py", "trains without an end"),
+            "tests/ttp/test_trainer_faults.py",
+            "trains without an end",
+        ),
         "relkit launch --nproc-per-node 4 --max-restarts 3 --rdzv-backend c10d --rdzv-id my-run "
         "--rdzv-endpoint localhost:29517 examples/ddp_ttp.py --steps 1000": (
-            "tests/ttp/test_ddp_faults.py", "a port that may be another's"),
+            "tests/ttp/test_ddp_faults.py",
+            "a port that may be another's",
+        ),
         "relkit ttp status my-run": ("tests/ttp/test_ttp_command.py", "needs the job above"),
         "relkit ttp save my-run": ("tests/ttp/test_ttp_command.py", "needs the job above"),
     },
     "straggler.md": {
         "relkit straggler watch my-run --once": (
-            "tests/commands/test_straggler_show.py", "needs a job that has run for a while"),
+            "tests/commands/test_straggler_show.py",
+            "needs a job that has run for a while",
+        ),
         "relkit straggler report /root/timeline -o straggler.html": (
-            "tests/commands/test_straggler_show.py", "needs what such a job leaves"),
+            "tests/commands/test_straggler_show.py",
+            "needs what such a job leaves",
+        ),
     },
-}  # fmt: skip
+}
 # Job scripts and what runs inside a Slurm allocation: tests/cluster/test_fleet_slurm.py and
 # tests/cluster/netcheck/test_slurm.py start a Slurm of their own for that.
 SLURM_PAGE = "slurm.md"
@@ -181,8 +203,11 @@ def _measured(folder: Path) -> None:
     line = "netcheck --via local --nodes a,b -o before-training --duration 0.2"
     subprocess.run(
         [sys.executable, "-m", "relkit", *line.split()],
-        cwd=folder, check=False, timeout=60 * PATIENCE, capture_output=True,
-    )  # fmt: skip
+        cwd=folder,
+        check=False,
+        timeout=60 * PATIENCE,
+        capture_output=True,
+    )
     assert (folder / "before-training").is_dir()
 
 
@@ -216,8 +241,12 @@ def test_the_commands_of_a_page_do_what_it_says(page: str, tmp_path: Path) -> No
             there = re.sub(r"\b4711\b", str(pid), there)
             done = subprocess.run(
                 ["bash", "-c", there],
-                cwd=tmp_path, env={**os.environ, "PATH": path}, check=False,
-                capture_output=True, text=True, timeout=120 * PATIENCE,
-            )  # fmt: skip
+                cwd=tmp_path,
+                env={**os.environ, "PATH": path},
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=120 * PATIENCE,
+            )
             assert done.returncode in codes, f"{there}\n{done.stdout}{done.stderr}"
             assert said in done.stdout + done.stderr, there
