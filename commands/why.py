@@ -26,7 +26,7 @@ def why(paths: tuple[Path, ...], fmt: str | None, output: Path | None, force: bo
     PATH is a file, a folder, or - for standard input, in any mixture: logs of one rank or of all
     (as torchrun, srun -l, mpirun, Ray, kubectl, pdsh and docker write them), dumps of PyTorch's
     flight recorder, stacks, torchelastic's error files, sacct's and kubectl's words, kernel logs.
-    What a file is shows in its content. No file is run, changed or sent anywhere.
+    A file's content says of what kind it is. No file is run, changed or sent anywhere.
 
     \b
     Exit codes: 1 the cause is found, 3 it is not.

@@ -19,8 +19,8 @@ from relkit.output import emit
     "--job",
     "job_id",
     metavar="ID",
-    help="All ranks on this host of this job: torchrun's --rdzv-id, or the number of Slurm, PBS or "
-    "LSF.  [default: the ranks of all jobs here]",
+    help="The ranks of this job on this host. ID is torchrun's --rdzv-id, or the number of Slurm, "
+    "PBS or LSF.  [default: the ranks of all jobs on this host]",
 )
 @click.option(
     "--output",

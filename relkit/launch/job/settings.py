@@ -22,7 +22,7 @@ class JobAborted(RelkitError):
     """relkit ended a job that hung, because --on-hang said so."""
 
     exit_code = EXIT_PROBLEM
-    next_step = "See the verdict above: the lines below it name the files with the stacks, if any."
+    next_step = "See the verdict above; the files with the stacks, if any, are named after it."
 
 
 @dataclass(frozen=True, slots=True)
