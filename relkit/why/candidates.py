@@ -35,7 +35,7 @@ _ANY = re.compile(
     ).encode()
 )
 # Their first letters are common: a search for the whole is faster.
-_WORDS = (b"rror", b"nan")
+_WORDS = (b"rror", b"nan", b"return code")
 # A line, or a piece between two carriage returns, is cut there.
 MAX_LINE_BYTES = 1 << 16
 # A line that goes on for longer is looked at in parts.
