@@ -62,11 +62,14 @@ class Settings:
 
     Args:
         min_slowdown: share of the step's local time, 0..1; a smaller slowdown is never raised.
+        min_slowdown_short: the same where ranks wait for a core: the same work then takes more
+            processor time on one core than on another, for minutes.
         shifts: slownesses that are tested for, ascending.
         false_alarm: chance that a healthy job of `horizon_steps` is accused, 0..1.
     """
 
     min_slowdown: float = 0.04
+    min_slowdown_short: float = 0.10
     shifts: tuple[float, ...] = (0.05, 0.10, 0.20)
     false_alarm: float = 0.01
     horizon_steps: int = 10_000
@@ -323,8 +326,11 @@ class RankScorer:
 
     def _material(self, log_likelihood: Floats) -> Flags:
         """(features, ranks): the slowdown is worth an accusation, and nothing excuses it."""
-        since = self._since
-        min_s = self._settings.min_slowdown * since.usual_s
+        since, least = self._since, self._settings.min_slowdown
+        waits_s = np.fmax(since.mine_s[RUN_QUEUE_WAIT], since.theirs_s[RUN_QUEUE_WAIT])
+        is_short = waits_s >= _SHORT_OF_CORES * since.usual_s
+        least_if_short = max(least, self._settings.min_slowdown_short)
+        min_s = np.where(is_short, least_if_short, least) * since.usual_s
         more_s = np.maximum(since.mine_s - since.theirs_s, 0.0)
         cold_s = np.minimum(
             _SLOWER_BY_WAITING * more_s[RUN_QUEUE_WAIT], _SLOWER_AT_MOST * _running(since.theirs_s)
@@ -333,8 +339,6 @@ class RankScorer:
         material: Flags = (since.slowdown_s >= min_s) & (own_s >= min_s) & (own_s > 0.0)
         # Kernels, input and sleep take longer where the host has no core for somebody, and only of
         # all own time is it known by how much.
-        waits_s = np.fmax(since.mine_s[RUN_QUEUE_WAIT], since.theirs_s[RUN_QUEUE_WAIT])
-        is_short = waits_s >= _SHORT_OF_CORES * since.usual_s
         material &= ~is_short | (log_likelihood[OWN] >= self._limit)
         return material
 

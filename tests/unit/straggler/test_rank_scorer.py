@@ -342,6 +342,24 @@ def test_a_rank_that_is_taken_from_its_core_all_the_time_may_run_a_little_longer
     assert (verdict.rank, verdict.cause) == (0, Cause.COMPUTE)
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_where_all_wait_for_cores_only_a_tenth_more_is_a_slow_rank(ranks: int) -> None:
+    """Measured at a load of 10 on two cores: 5 and 6 % of a step more, for 60 to 300 steps."""
+
+    def busy(longer_s: float) -> Change:
+        def change(step: int, parts: Floats) -> None:
+            parts[(UNATTRIBUTED, RUN_QUEUE_WAIT), :] += 0.2
+            parts[OFF_CPU] = 0.0
+            if step >= 20:
+                parts[COMPUTE, 0] += longer_s
+
+        return change
+
+    assert not any(_run([0] * ranks, busy(0.02), sigma=0.005, steps=200))
+    (verdict,) = _run([0] * ranks, busy(0.04), sigma=0.005, steps=200)[-1]
+    assert (verdict.rank, verdict.cause) == (0, Cause.COMPUTE)
+
+
 @pytest.mark.parametrize("every", [2, 3, 5, 20])
 @pytest.mark.parametrize("sigma", [0.005, 0.05])
 def test_a_rank_that_saves_now_and_then_is_not_slow(every: int, sigma: float) -> None:
