@@ -53,6 +53,7 @@ slurmd:/usr/sbin/slurmd
 slurm-client:srun
 munge:/usr/sbin/munged
 gdb:gdb
+openmpi-bin:mpirun
 valgrind:valgrind
 graphviz:dot
 fontconfig:fc-list
