@@ -12,7 +12,6 @@ import contextlib
 import itertools
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 from relkit import faults
+from relkit.process.process_exit import leave
 
 KINDS = ("data-parallel", "loader", "saving", "logging", "pipeline")
 WIDTH, BATCH = 256, 64
@@ -151,9 +151,8 @@ def main() -> None:
     torch.manual_seed(1)
     dist.init_process_group("gloo")
     (pipeline if options.kind == "pipeline" else replicate)(options)
-    sys.stdout.flush()
-    # An interpreter that ends while gloo's threads do is not what is looked at.
-    dist.destroy_process_group()
+    # A thread of gloo's may abort the process as its group is destroyed: not what is looked at.
+    leave(0)
 
 
 if __name__ == "__main__":
