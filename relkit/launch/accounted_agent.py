@@ -14,12 +14,11 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from relkit.launch.accounting.accounts import (
     Accounts,
     Fault,
-    StartedAttempt,
     fault_elsewhere,
     fault_of,
 )
 from relkit.launch.job.leaves_job import LeavesJob
-from relkit.launch.job.settings import JobAborted, LocalRank
+from relkit.launch.job.settings import JobAborted
 from relkit.launch.spare_agent import SpareAgent
 
 HANG = "hang"
@@ -75,17 +74,7 @@ class AccountedAgent(SpareAgent):
         self.accounts.starts()
         pids = super()._start_workers(worker_group)
         self._looked_s, self._hung_since_s = time.monotonic(), None
-        workers = worker_group.workers
-        self.accounts.started(
-            StartedAttempt(
-                worker_group.spec.max_restarts - self._remaining_restarts,
-                int(worker_group.group_rank or 0),
-                int(worker_group.group_world_size or 1),
-                int(workers[0].world_size),
-                [LocalRank(w.global_rank, int(pids[w.local_rank])) for w in workers],
-                self.standbys.used,
-            )
-        )
+        self.accounts.started(self._attempt, self.standbys.used)
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -23,12 +24,11 @@ from torch.distributed.elastic.rendezvous.api import RendezvousError
 from relkit.errors import RelkitError
 from relkit.launch.agent_services import AgentServices
 from relkit.launch.control.job_links import JobLinks
-from relkit.launch.control.join import LinkRendezvous
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
-from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.hang.attempt import WatchedAttempt
 from relkit.launch.job import exit_barrier
 from relkit.launch.job.added_environment import added_environment
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import (
     ExchangeBroken,
     Mailbox,
@@ -55,9 +55,7 @@ from relkit.launch.job.worker_shutdown import shut_down
 from relkit.launch.live_observer import live_observer, seen_environment
 from relkit.launch.netcheck.node_info import holds_store, own_address, store_endpoint
 from relkit.launch.recovery.fault_recovery import FaultRecovery, wake_stopped
-from relkit.launch.recovery.persist_host import PersistAttempt
 from relkit.launch.straggler.exclusion import Excluded
-from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.net.operator_secret import derive
 from relkit.post_mortem.collector import HostDeaths, WorkerFiles
 from relkit.process import identity
@@ -86,6 +84,7 @@ class MonitoredAgent(LocalElasticAgent):
     _hang_persisted = False
     _recovery: FaultRecovery | None = None
     _deaths: HostDeaths | None = None
+    _attempt = Attempt("")
     _session = b""
     _started = False
     looks = Looks(lambda _line: None)  # the launcher sets its own
@@ -179,7 +178,7 @@ class MonitoredAgent(LocalElasticAgent):
         self._session = b""
         try:
             return agree(
-                self._mailbox(worker_group, "secret-"),
+                self._mailbox(worker_group, "secret"),
                 self._job_key(),
                 holds_store=holds_store(worker_group.store),
             )
@@ -203,15 +202,10 @@ class MonitoredAgent(LocalElasticAgent):
     def _passed(self, network: NetworkCheck, worker_group: WorkerGroup) -> bool:
         """Run the network check; False where nodes leave and the rest has to meet again."""
         # Only here: a job without the check loads nothing of it.
-        from relkit.launch.netcheck.network_check import NodeFailedCheck, Rendezvous
+        from relkit.launch.netcheck.network_check import NodeFailedCheck
 
-        spec = worker_group.spec
-        mailbox = self._mailbox(worker_group, "netcheck-")
-        static = spec.rdzv_handler.get_backend() == "static"
-        key = derive(self._session, "netcheck") if self._session else b""
-        rendezvous = Rendezvous(mailbox, worker_group.store, spec.local_addr or "", not static, key)
         try:
-            return network.passed(rendezvous)
+            return network.passed(self._attempt_of(worker_group))
         except NodeFailedCheck as why:
             raise self._leaving(worker_group, why) from why
 
@@ -226,6 +220,7 @@ class MonitoredAgent(LocalElasticAgent):
         spec = worker_group.spec
         job_id = self._job_id()
         job_dir, extra = self.services.prepare(job_id, spec.local_world_size)
+        attempt = replace(self._attempt_of(worker_group), job_dir=job_dir)
         stragglers = self.services.stragglers
         if stragglers is not None:
             stragglers.forget_earlier_job(job_dir, int(worker_group.group_rank or 0))
@@ -233,20 +228,20 @@ class MonitoredAgent(LocalElasticAgent):
         self._hang_persisted = False
         persist = self.services.persist
         if persist is not None:
-            extra = {**extra, **persist.begin(self._persist_attempt(worker_group, job_id))}
+            extra = {**extra, **persist.begin(attempt)}
         if self.services.slots is not None:
-            extra = {**extra, **self.services.slots.begin(self._slots(worker_group, job_id))}
+            extra = {**extra, **self.services.slots.begin(attempt)}
         is_timed = stragglers is not None and job_dir is not None
-        sockets, world_size = self.services.sockets, worker_group.workers[0].world_size
+        sockets, world_size = self.services.sockets, attempt.world_size
         extra |= seen_environment(sockets, is_timed=is_timed)
         extra |= self._more_environment(job_dir)
         # Before there are workers to watch, as a store may be slow to connect to.
-        self._end_notes = self._mailbox(worker_group, "end-")
+        self._end_notes = attempt.mailbox("end")
         if self._meetings.is_static:  # of a large job, each mailbox is thousands of connections
-            self._meetings.begin(self._mailbox(worker_group, "again-"))
+            self._meetings.begin(attempt.mailbox("again"))
         links = self._links = self._links or JobLinks(self.services.log)
-        mailbox = links.begin(self._link_rendezvous(worker_group))
-        straggler_mailbox = self._mailbox(worker_group, "straggler-")
+        mailbox = links.begin(attempt)
+        straggler_mailbox = attempt.mailbox("straggler")
         observer = live_observer(job_dir, sockets, self.services.monitor, world_size)
         notes = None if sockets is None else sockets.path
         deaths = self._deaths = HostDeaths(self._worker_files, notes=notes)
@@ -258,6 +253,7 @@ class MonitoredAgent(LocalElasticAgent):
             LocalRank(worker.global_rank, int(pids[worker.local_rank]))
             for worker in worker_group.workers
         )
+        attempt = self._attempt = replace(attempt, ranks=ranks)
         deaths.look(each.pid for each in ranks)
         if persist is not None:
             self._recovery = FaultRecovery(persist, {each.rank: each.pid for each in ranks})
@@ -277,39 +273,39 @@ class MonitoredAgent(LocalElasticAgent):
             )
         )
         if stragglers is not None:
-            stragglers.begin(self._scene(worker_group, job_id, job_dir, ranks, straggler_mailbox))
+            stragglers.begin(attempt, straggler_mailbox)
         return pids
 
     def _more_environment(self, _job_dir: Path | None) -> dict[str, str]:
         return {}
 
-    def _scene(
-        self,
-        worker_group: WorkerGroup,
-        job_id: str,
-        job_dir: Path | None,
-        ranks: tuple[LocalRank, ...],
-        mailbox: Mailbox,
-    ) -> JobAttempt:
-        return JobAttempt(
-            job_id,
-            worker_group.workers[0].world_size,
-            job_dir,
-            mailbox,
-            ranks,
-            node_name(),
+    def _attempt_of(self, worker_group: WorkerGroup) -> Attempt:
+        """What is known of an attempt once its nodes have met."""
+        spec, nodes = worker_group.spec, int(worker_group.group_world_size or 1)
+        return Attempt(
+            self._job_id(),
+            world_size=worker_group.workers[0].world_size,
+            ranks=tuple(LocalRank(worker.global_rank, 0) for worker in worker_group.workers),
+            number=spec.max_restarts - self._remaining_restarts,
+            node=int(worker_group.group_rank or 0),
+            nodes=nodes,
+            host=node_name(),
             restarts_left=self._remaining_restarts,
-            holds_store=mailbox.nodes > 1 and holds_store(worker_group.store),
+            key=self._session,
+            holds_store=nodes > 1 and holds_store(worker_group.store),
+            can_meet_again=spec.rdzv_handler.get_backend() != "static",
+            open_mailbox=partial(self._mailbox, worker_group),
+            own_address=partial(self._own_address, worker_group),
         )
 
-    def _mailbox(self, worker_group: WorkerGroup, purpose: str = "") -> Mailbox:
+    def _mailbox(self, worker_group: WorkerGroup, purpose: str) -> Mailbox:
         nodes = int(worker_group.group_world_size or 1)
         node = int(worker_group.group_rank or 0)
         store: Any = worker_group.store
         if nodes == 1 or store is None:
             return MemoryMailbox()
         try:
-            prefix = purpose + "round"  # each rendezvous has keys of its own
+            prefix = f"{purpose}-round"  # each rendezvous has keys of its own
             inner = StoreMailbox(store, node, nodes, prefix)
             if not self._session:
                 return inner
@@ -325,10 +321,6 @@ class MonitoredAgent(LocalElasticAgent):
             peer or store_endpoint(worker_group.store)[0]
         )
 
-    def _link_rendezvous(self, worker_group: WorkerGroup) -> LinkRendezvous:
-        mailbox = self._mailbox(worker_group, "links-")
-        return LinkRendezvous(mailbox, partial(self._own_address, worker_group), self._session)
-
     def leave_store(self) -> None:
         """The job has succeeded, and nothing else uses the store; see exit_barrier.leave_store."""
         exit_barrier.leave_store(self._end_notes, is_host=holds_store(self._worker_group.store))
@@ -337,27 +329,6 @@ class MonitoredAgent(LocalElasticAgent):
         """Leave the other launchers; the monitor has ended."""
         if self._links is not None:
             self._links.close()
-
-    def _persist_attempt(self, worker_group: WorkerGroup, job_id: str) -> PersistAttempt:
-        spec = worker_group.spec
-        mailbox = self._mailbox(worker_group, "ttp-")
-        address = self._own_address(worker_group) if mailbox.nodes > 1 else ""
-        world_size = worker_group.workers[0].world_size
-        restarts = spec.max_restarts - self._remaining_restarts
-        return PersistAttempt(mailbox, world_size, restarts, address, job_id, self._session)
-
-    def _slots(self, worker_group: WorkerGroup, job_id: str) -> SlotAttempt:
-        mailbox = self._mailbox(worker_group, "flash-")
-        return SlotAttempt(
-            job_id,
-            [worker.global_rank for worker in worker_group.workers],
-            worker_group.workers[0].world_size,
-            mailbox,
-            holds_store=mailbox.nodes > 1 and holds_store(worker_group.store),
-            mailbox_for=lambda purpose: self._mailbox(worker_group, purpose),
-            address=lambda: self._own_address(worker_group),
-            key=self._session,
-        )
 
     def _persist_slots(self, trigger: str) -> None:
         """The job breaks off: have the newest step in memory persisted, in the background."""

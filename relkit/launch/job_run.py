@@ -174,7 +174,7 @@ def run_job(
         meeting = places
         looks = watched
         services = AgentServices(
-            monitor, kept.noting(prepare), log, network, persist, stragglers, secret, slots,
+            monitor, prepare, log, network, persist, stragglers, secret, slots,
             sockets,
         )  # fmt: skip
 

@@ -18,6 +18,7 @@ from relkit.hang.suspicion.watch import Turn, What
 from relkit.launch.accounted_agent import AccountedAgent
 from relkit.launch.accounting.accounts import Fault
 from relkit.launch.agent import MonitoredAgent
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.settings import ExitStatus, JobAborted
 from relkit.ranks import RankSet
@@ -261,8 +262,8 @@ def test_slots_that_are_still_to_be_locked_are_part_of_saving(
         wait_collected=lambda: calls.append("wait"), newest=lambda: 4
     )
     agent.accounts.starts = lambda: calls.append("starts")
-    agent.accounts.started = lambda attempt: calls.append(f"attempt {attempt.number}")
-    agent._remaining_restarts = 2
+    agent.accounts.started = lambda attempt, _standbys: calls.append(f"attempt {attempt.number}")
+    agent._attempt = Attempt("job", number=1)
     group = SimpleNamespace(
         spec=SimpleNamespace(max_restarts=3),
         group_rank=0,
