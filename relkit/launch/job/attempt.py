@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -82,6 +82,15 @@ class Attempt:
             purpose: what no other service uses; the same on all nodes.
         """
         return self.open_mailbox(purpose)
+
+    def started(self, pids: Mapping[int, int]) -> Attempt:
+        """The same, with the processes of the workers.
+
+        Args:
+            pids: by local rank.
+        """
+        ranks = tuple(LocalRank(each.rank, int(pids[i])) for i, each in enumerate(self.ranks))
+        return replace(self, ranks=ranks)
 
     def address(self, peer: str = "") -> str:
         """This node's address on the way to a peer, or to the store's host; "" for none."""

@@ -18,12 +18,12 @@ from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.settings import Log
+from relkit.launch.job.store_host import own_address
 from relkit.launch.netcheck import bad_node
 from relkit.launch.netcheck.node_info import (
     NodeInfo,
     decode_node_info,
     is_loopback,
-    own_address,
     unique_names,
 )
 from relkit.launch.netcheck.slow_devices import (

@@ -64,8 +64,8 @@ class PersistHost:
         self._pids: dict[int, int] = {}
         self._folder: PersistFolder | None = None
         self._told = False
-        self._status_s = 0.0
-        self._written: dict[str, object] = {}
+        # When the status was made last, monotonic clock; and the one that was written last.
+        self._written: tuple[float, Mapping[str, object]] = (0.0, {})
         self._activity = Activity(limits.overall_s)
         self._file_limit = FileLimit()
 
@@ -123,11 +123,11 @@ class PersistHost:
         if self._folder.take_requests():
             self._stop("relkit ttp save asked for it")
         now_s = time.monotonic()
-        if now_s - self._status_s >= _STATUS_S:
-            self._status_s = now_s
+        looked_s, written = self._written
+        if now_s - looked_s >= _STATUS_S:
             status = self._status()
-            if status != self._written and self._folder.write_status(status):
-                self._written = status
+            is_new = status != written and self._folder.write_status(status)
+            self._written = (now_s, status if is_new else written)
 
     def lost(self, rank: int, reason: str) -> None:
         """A worker of this node has ended; the controller hears it twice, and from here first

@@ -19,6 +19,7 @@ from relkit.fleet.agent import Request
 from relkit.hosts import NodeSpec
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
+from relkit.launch.job.store_host import listens_on, store_endpoint
 from relkit.launch.netcheck import network_check as module
 from relkit.launch.netcheck.network_check import (
     CheckSettings,
@@ -26,7 +27,6 @@ from relkit.launch.netcheck.network_check import (
     NodeFailedCheck,
     TooFewNodes,
 )
-from relkit.launch.netcheck.node_info import listens_on, store_endpoint
 from relkit.launch.netcheck.store_channel import StoreAgent, StoreChannel
 
 NUMBERS = {"a": 0, "b": 1}
