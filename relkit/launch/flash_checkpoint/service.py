@@ -52,4 +52,7 @@ class FlashService(Service):
     def close(self) -> None:
         """See Service."""
         with suppress(SignalException):  # asked again to end: the checkpoint before stays
-            self._slots.close()
+            if self._job is None:
+                self._slots.close()
+            else:
+                self._job.looks.take("flash checkpoint", self._slots.close, None)

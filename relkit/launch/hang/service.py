@@ -10,7 +10,7 @@ from pathlib import Path
 
 from relkit.bootstrap import bootstrap_environment
 from relkit.launch.control.job_links import JobLinks
-from relkit.launch.hang.attempt import WatchedAttempt
+from relkit.launch.hang.attempt import WatchedRanks
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.nccl_ras_source import NcclRas
 from relkit.launch.hang.observe import Observer
@@ -95,9 +95,8 @@ class HangService(Service):
             f" of {attempt.world_size} on {socket.gethostname()}"
         )
         self._monitor.begin(
-            WatchedAttempt(
-                job_id=attempt.job_id,
-                world_size=attempt.world_size,
+            WatchedRanks(
+                attempt,
                 observer=self._observer,
                 mailbox=self._mailbox,
                 ranks=lambda: ranks,
