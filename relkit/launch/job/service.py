@@ -19,7 +19,7 @@ from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.looks import Looks
 from relkit.launch.job.phases import PhaseListener
-from relkit.launch.job.settings import Log
+from relkit.launch.job.settings import JobAborted, Log
 
 
 class MeetAgain(Exception):
@@ -85,7 +85,7 @@ class End:
         why: what the launcher ends with.
     """
 
-    why: RelkitError
+    why: JobAborted
 
 
 Action = Hold | LookOnly | Leave | Restart | End
@@ -155,6 +155,7 @@ class Service:
 
         Raises:
             MeetAgain: other nodes leave.
+            RelkitError: the job ends, as it cannot go on without the nodes that leave.
         """
 
     def before_workers(self, attempt: Attempt) -> None:
