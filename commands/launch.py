@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from argparse import Namespace
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,44 +13,23 @@ from relkit import faults
 from relkit.commands.launch_parts.launch_options import FIRST, GROUPS
 from relkit.commands.launch_parts.network_options import (
     check_network_options,
-    network_check,
     order_ranks,
 )
 from relkit.commands.launch_parts.peer_options import meet
-from relkit.commands.launch_parts.replica_options import check_replicas, replica_host
+from relkit.commands.launch_parts.replica_options import check_replicas
 from relkit.commands.launch_parts.spare_options import spare_settings, spares_of
 from relkit.commands.launch_parts.torchrun_command import PARSED, TorchrunCommand
 from relkit.config.apply import files_of
 from relkit.errors import UsageProblem
 from relkit.launch.job.on_hang import OnHang
-from relkit.launch.options import check_script, is_left_open, program, unused_job_id
+from relkit.launch.options import check_script, is_left_open, unused_job_id
 from relkit.launch.peers.local_address import settle_local_address
 from relkit.launch.quick_imports import quick_imports
-from relkit.straggler.transport.control_settings import Control, Mode
-from relkit.ttp.actions import Limits
 
 
 @click.command(cls=TorchrunCommand, first=FIRST, groups=GROUPS)
 @click.pass_context
-def launch(
-    ctx: click.Context,
-    hang_timeout: float,
-    timeline_path: Path | None,
-    on_hang: str,
-    on_hang_netcheck: bool,
-    no_hook: bool,
-    no_warm_standby: bool,
-    inject: tuple[str, ...],
-    secret_file: Path | None,
-    straggler: str,
-    straggler_min_slowdown: float,
-    ttp_timeout: float,
-    ttp_heartbeat: float,
-    flash_keep: int,
-    flash_max_mb_per_s: float,
-    flash_timeout: float,
-    nodes: str | None,
-) -> int:
+def launch(ctx: click.Context, /, **asked: Any) -> int:  # noqa: ANN401  what Click has read
     """Run a training job like torchrun, with hang detection and a verdict.
 
     Takes every torchrun option. When the job hangs, all ranks on all nodes are captured, and
@@ -77,30 +55,24 @@ def launch(
 
     options: Namespace
     options, typed = ctx.meta[PARSED]
-    action = OnHang(on_hang)
-    asked = faults.parse_all(inject)
-    if action is OnHang.RESTART:
-        _check_restart(options, no_hook)
+    faulty = faults.parse_all(asked["inject"])
+    if asked["on_hang"] == OnHang.RESTART:
+        _check_restart(options, asked["no_hook"])
     check_network_options(ctx)
     check_script(options)
     left_open = is_left_open(options, typed)
-    where = meet(options, typed, nodes, spares_of(ctx))
+    where = meet(options, typed, asked["nodes"], spares_of(ctx))
     unnamed = settle_local_address(options, left_open, spares_of(ctx))
     check_replicas(ctx, options)
     spares = spare_settings(ctx, options)
-    secret = take_secret(secret_file, os.environ)
-    os.environ.update(faults.to_environment(asked))
+    secret = take_secret(asked["secret_file"], os.environ)
+    os.environ.update(faults.to_environment(faulty))
 
     # Only here: these import torch, which --help and bad usage must not wait for.
     with quick_imports():
-        from relkit.commands.launch_parts.run_ends import accounts_into, persist_host, slot_host
-        from relkit.commands.shared.incident import choose_timeline, log, monitor_into
-        from relkit.launch.flash_checkpoint.persist_round import PersistSettings
-        from relkit.launch.job.folder import JobFolder
-        from relkit.launch.job.settings import MonitorSettings
-        from relkit.launch.job.socket_folder import SocketFolder
+        from relkit.commands.launch_parts.services import launch_setup
+        from relkit.commands.shared.incident import choose_timeline, log
         from relkit.launch.job_run import run_job
-        from relkit.launch.straggler.straggler_thread import Stragglers
     # What is imported stays. Later collections, which stop every thread, need not look at it.
     gc.freeze()
 
@@ -109,36 +81,9 @@ def launch(
     for line in filter(None, (where, unnamed, unused_job_id(options))):
         log(line)
     ranks = order_ranks(ctx, options, log)
-    folder = choose_timeline(timeline_path)
-    settings = MonitorSettings(
-        hang_timeout, action, tuple(sys.argv), on_hang_netcheck=on_hang_netcheck
-    )
-    monitor = monitor_into(folder, settings)
-    sockets = SocketFolder(log)
-    recorders = JobFolder(not no_hook, log, program(options), sockets.without_hook)
-    log(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")
-    try:
-        network = network_check(ctx, options, folder, log)
-        persist = persist_host(Limits(overall_s=ttp_timeout, heartbeat_s=ttp_heartbeat), folder)
-        stragglers = Stragglers(
-            Control(Mode(straggler), straggler_min_slowdown),
-            folder,
-            log,
-            min_nodes=int(options.nnodes.partition(":")[0]),
-        )
-        slots = slot_host(
-            PersistSettings(flash_keep, flash_max_mb_per_s, flash_timeout), folder,
-            replica_host(ctx, flash_timeout, folder),
-        )  # fmt: skip
-        return run_job(
-            options, monitor, recorders.prepare, log, network, persist, stragglers, secret, slots,
-            accounts_into(folder), warm_standby=not no_warm_standby, spares=spares,
-            ranks=ranks,
-            sockets=sockets,
-        )  # fmt: skip
-    finally:
-        sockets.remove()
-        recorders.remove()
+    folder = choose_timeline(asked["timeline_path"])
+    with launch_setup(ctx, options, folder, spares=spares, ranks=ranks, secret=secret) as setup:
+        return run_job(options, setup, log)
 
 
 def _check_restart(options: Namespace, no_hook: bool) -> None:

@@ -38,7 +38,7 @@ from relkit.launch.flash_checkpoint.node_slots import NodeSlots
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_round import PersistSettings
 from relkit.launch.flash_checkpoint.persister import Persister
-from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import MemoryMailbox
 
 OWNER = Owner(0, 1, job_mark("flash_kills"))
@@ -180,8 +180,10 @@ def persist(folder: Path) -> int:
     def publish(outcome: PersistOutcome, _job_id: str) -> None:
         steps.append(outcome.step)
 
-    attempt, slots = SlotAttempt("job", [0], 1, MemoryMailbox()), NodeSlots(folder, [0], 1)
-    persister = Persister(attempt, slots, PersistSettings(), threading.Lock(), publish, print)
+    attempt, slots = Attempt("job"), NodeSlots(folder, [0], 1)
+    persister = Persister(
+        attempt, MemoryMailbox(), slots, PersistSettings(), threading.Lock(), publish, print
+    )
     persister.ask("rank 0 was killed")
     persister.close()
     persister.wait_end()

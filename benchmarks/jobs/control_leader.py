@@ -27,7 +27,7 @@ from relkit.launch.control.frame import Note, Shared, decode, encode
 from relkit.launch.control.note_box import NoteBox
 from relkit.launch.control.tree import ancestors, children
 from relkit.launch.hang import codec
-from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.attempt import WatchedRanks, WatchState
 from relkit.launch.hang.leader import WatchLeader
 from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.observe import Observer
@@ -39,6 +39,7 @@ from relkit.launch.hang.remote_views import (
     share_every_s,
 )
 from relkit.launch.hang.summary import HEAD, ROW, encode_summary
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import MESSAGE_BYTES
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import MonitorSettings
@@ -252,13 +253,13 @@ class _Meter:
         }
 
 
-class FedAttempt(WatchedAttempt):
+class FedRanks(WatchedRanks):
     """Its ranks are simulated: so are their captures."""
 
     def capture(
         self, views: Sequence[RankView], deadline_s: float, *, world_size: int, job_id: str
     ) -> tuple[RankDump, ...]:
-        """See WatchedAttempt."""
+        """See WatchedRanks."""
         return tuple(dump(view, world_size) for view in views)
 
 
@@ -292,7 +293,7 @@ def measure(nodes: int, seconds: int) -> dict[str, float]:
     notes = FedNotes(nodes)
     said: list[str] = []
     judged: list[tuple[HangVerdict, int]] = []
-    attempt = FedAttempt("job", nodes * RANKS, Observer(None), notes, lambda: (), dict)
+    attempt = FedRanks(Attempt("job", nodes * RANKS), Observer(None), notes, lambda: (), dict)
     leader = WatchLeader(
         attempt,
         WatchState(),

@@ -19,7 +19,7 @@ from relkit.netcheck.measure.probes.names import PROBES
 if TYPE_CHECKING:
     from relkit.findings import Report
     from relkit.launch.job.topology_ranks import TopologyRanks
-    from relkit.launch.netcheck.network_check import NetworkCheck
+    from relkit.launch.netcheck.service import NetcheckService
 
 # Words of --box-pairs, as the guide writes them: 0:1 2:4.
 _PAIRS = r"\d+:\d+(,\d+:\d+)*"
@@ -142,20 +142,26 @@ def order_ranks(
     return None
 
 
-def network_check(
-    ctx: click.Context, options: Namespace, folder: Path, log: Callable[[str], None]
-) -> NetworkCheck | None:
+def netcheck_service(
+    ctx: click.Context,
+    options: Namespace,
+    folder: Path,
+    log: Callable[[str], None],
+    may_replace: Callable[[], bool],
+) -> NetcheckService | None:
     """The check that was asked for; None for none.
 
     Args:
         options: torchrun's.
         folder: the timeline folder, for netcheck.json on the node that leads.
         log: writes one line to the terminal.
+        may_replace: other nodes may come in the places of those that leave.
     """
     asked = _KEPT.of(ctx)
     if not asked["network_check"]:
         return None
     from relkit.launch.netcheck.network_check import CheckSettings, NetworkCheck
+    from relkit.launch.netcheck.service import NetcheckService
 
     settings = CheckSettings(
         exclude_stragglers=asked["exclude_straggler"],
@@ -165,7 +171,9 @@ def network_check(
         min_nodes=int(options.nnodes.partition(":")[0]),
         argv=tuple(sys.argv),
     )
-    return NetworkCheck(settings, log, partial(_show, folder, log))
+    check = NetworkCheck(settings, log, partial(_show, folder, log))
+    check.may_replace = may_replace
+    return NetcheckService(check)
 
 
 def _hook(asked: dict[str, Any]) -> tuple[str, ...]:

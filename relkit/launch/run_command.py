@@ -16,9 +16,10 @@ from types import FrameType
 
 from relkit.errors import EXIT_PROBLEM, UsageProblem
 from relkit.files.private_file import open_private
-from relkit.launch.hang.attempt import WatchedAttempt
+from relkit.launch.hang.attempt import WatchedRanks
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.observe import Observer
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.looks import Looks
 from relkit.launch.job.on_hang import OnHang
@@ -246,9 +247,8 @@ def run_command(
     observer = Observer(job_dir, removes_ended=True)
     leadership = Leadership(job_dir)
     deaths = DeathTracker(observer)
-    attempt = WatchedAttempt(
-        job_id=job_id,
-        world_size=0,
+    watched = WatchedRanks(
+        Attempt(job_id, world_size=0),
         observer=observer,
         mailbox=MemoryMailbox(),
         ranks=observer.discover,
@@ -266,7 +266,7 @@ def run_command(
             while child.poll() is None:
                 if not watching and looks.take("looking for the job", leadership.take, False):
                     watching = True
-                    looks.take("watching the job", partial(monitor.begin, attempt), None)
+                    looks.take("watching the job", partial(monitor.begin, watched), None)
                 if watching:
                     looks.take("looking at the ranks", deaths.look, None)
                 if monitor.action() is not None:

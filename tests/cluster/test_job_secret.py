@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
-from relkit.launch.control.join import LinkRendezvous
 from relkit.launch.control.links import Links
 from relkit.launch.hang import codec
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import ExchangeBroken, StoreMailbox
 from tests.cluster.conftest import Start, Started, listens, until
 
@@ -74,8 +74,8 @@ def mailbox_of(port: int, purpose: str, node: int = 0) -> StoreMailbox:
 @contextmanager
 def linked(port: int) -> Iterator[Links]:
     """Somebody who says to the launchers that he is node 1."""
-    rendezvous = LinkRendezvous(mailbox_of(port, "links-", 1), lambda _: "127.0.0.1")
-    links = Links(rendezvous, lambda _: None)
+    attempt = Attempt(JOB, own_address=lambda _: "127.0.0.1")
+    links = Links(attempt, mailbox_of(port, "links-", 1), lambda _: None)
     try:
         yield links
     finally:

@@ -18,9 +18,9 @@ import torch
 from relkit.flash_checkpoint import destination
 from relkit.flash_checkpoint.rank_memory import RankMemory
 from relkit.flash_checkpoint.slots import slot_folder
-from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
-from relkit.launch.job.exchange import MemoryMailbox
+from relkit.launch.job.attempt import Attempt
+from relkit.launch.job.settings import LocalRank
 from relkit.process import procfs
 from tests.cluster.conftest import Start, orphans_come_to_us, start, until
 from tests.flash_checkpoint.test_ddp_jobs import JOB, NEVER, STEPS, losses, starts, torchrun
@@ -47,7 +47,7 @@ class Launcher:
         self.lines: list[str] = []
         self.host = SlotHost(self.lines.append)
         self.world_size = world_size
-        self._attempt = SlotAttempt(job_id, ranks, world_size, MemoryMailbox())
+        self._attempt = Attempt(job_id, world_size, tuple(LocalRank(rank, 0) for rank in ranks))
         self.environ: Mapping[str, str] = {}
         self.begin()
 

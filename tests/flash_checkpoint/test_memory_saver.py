@@ -25,9 +25,9 @@ from relkit.flash_checkpoint.slots import slot_format as form
 from relkit.flash_checkpoint.slots.errors import ChangedWhileCopied, NoRoom
 from relkit.flash_checkpoint.slots.native_copy import CopyPool
 from relkit.flash_checkpoint.slots.slot_file import SlotFile, WholeSlot
-from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
-from relkit.launch.job.exchange import MemoryMailbox
+from relkit.launch.job.attempt import Attempt
+from relkit.launch.job.settings import LocalRank
 from tests.eager import eager
 from tests.flash_checkpoint.jobs.states import OWNER, loaded, same, saver_in
 from tests.flash_checkpoint.test_slots import everything_in, one_thread
@@ -376,8 +376,8 @@ def test_a_folder_that_another_owner_holds_is_not_waited_for_for_ever(
     slot_folder.make("job").remove()
 
 
-def attempt_of(*ranks: int) -> SlotAttempt:
-    return SlotAttempt("job", ranks, 3, MemoryMailbox())
+def attempt_of(*ranks: int) -> Attempt:
+    return Attempt("job", 3, tuple(LocalRank(rank, 0) for rank in ranks))
 
 
 def test_a_rank_that_has_left_this_node_leaves_no_slots(

@@ -34,7 +34,7 @@ from relkit.launch.flash_checkpoint.persist_round import (
     signs_of_life,
 )
 from relkit.launch.flash_checkpoint.persister import Persister
-from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import MemoryMailbox
 from tests.flash_checkpoint.jobs.states import rich_state, same
 from tests.flash_checkpoint.test_slots import one_thread
@@ -108,13 +108,10 @@ class Job:
         for node, steps in enumerate(ranks[: len(ranks) - silent]):
             self.slots.append(Ranks(self.root, steps))
             mailbox = MemoryMailbox(node, len(ranks), notes)
-            attempt = SlotAttempt("job", list(steps), world_size, mailbox)
+            attempt = Attempt("job", world_size)
             publish = lambda outcome, _job: self.outcomes.append(outcome)  # noqa: E731
-            self.nodes.append(
-                Persister(
-                    attempt, self.slots[-1], settings, threading.Lock(), publish, self.lines.append
-                )
-            )
+            last = threading.Lock(), publish, self.lines.append
+            self.nodes.append(Persister(attempt, mailbox, self.slots[-1], settings, *last))
 
     def end(self) -> None:
         for node in self.nodes:
@@ -177,9 +174,11 @@ def test_a_node_that_does_not_answer_publishes_nothing(job: Job) -> None:
 def test_a_node_without_node_0_does_not_wait_for_ever(job: Job) -> None:
     job.begin({0: [5]}, {1: [5]}, silent=1)
     mailbox = MemoryMailbox(1, 2)
-    attempt, slots = SlotAttempt("job", [1], 2, mailbox), Ranks(job.root, {1: [5]})
+    attempt, slots = Attempt("job", 2), Ranks(job.root, {1: [5]})
     settings = PersistSettings(answer_s=0.1)
-    alone = Persister(attempt, slots, settings, threading.Lock(), lambda *_: None, job.lines.append)
+    alone = Persister(
+        attempt, mailbox, slots, settings, threading.Lock(), lambda *_: None, job.lines.append
+    )
     alone.ask("rank 1 died")
     alone.close()
     alone.wait_end()
@@ -397,9 +396,11 @@ def persist(
 ) -> PersistOutcome:
     """What comes of persisting the slots in a folder."""
     outcomes: list[PersistOutcome] = []
-    attempt, slots = SlotAttempt("job", [0], 1, MemoryMailbox()), NodeSlots(folder, [0], 1)
+    attempt, slots = Attempt("job"), NodeSlots(folder, [0], 1)
     publish = lambda outcome, _job: outcomes.append(outcome)  # noqa: E731
-    persister = Persister(attempt, slots, settings, threading.Lock(), publish, lambda _line: None)
+    persister = Persister(
+        attempt, MemoryMailbox(), slots, settings, threading.Lock(), publish, lambda _line: None
+    )
     persister.ask("the job hangs")
     persister.wait_collected(20 * PATIENCE)
     when()

@@ -36,11 +36,9 @@ def test_no_help_imports_a_slow_library() -> None:
 LAUNCHER = """
 import json, sys
 from relkit.commands import launch
-from relkit.commands.launch_parts import run_ends
+from relkit.commands.launch_parts import services
 from relkit.commands.shared import incident
 from relkit.launch import job_run
-from relkit.launch.job import folder, socket_folder
-from relkit.launch.straggler import straggler_thread
 print(json.dumps(sorted(sys.modules)))
 """
 

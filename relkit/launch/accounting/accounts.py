@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch.distributed.elastic.multiprocessing import SignalException
@@ -17,34 +16,14 @@ from relkit.accounting.records import Record, What
 from relkit.accounting.words import back_line
 from relkit.launch.accounting.attempt_notes import AttemptNotes
 from relkit.launch.accounting.progress import Progress
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exit_status import how_it_ended, rank_that_ended
 from relkit.launch.job.looks import Looks
-from relkit.launch.job.settings import ExitStatus, LocalRank, Log
+from relkit.launch.job.settings import ExitStatus, Log
 from relkit.process.shortage import is_shortage
 
 if TYPE_CHECKING:
     from relkit.hang.suspicion.watch import Turn
-
-# As relkit.launch.agent has it.
-Prepare = Callable[[str, int], tuple[Path | None, dict[str, str]]]
-
-
-@dataclass(frozen=True, slots=True)
-class StartedAttempt:
-    """Workers that have just been started on this node.
-
-    Args:
-        number: restarts before it; node, nodes, world_size: of its rendezvous.
-        ranks: of this node.
-        standbys: how many of these were warm standbys.
-    """
-
-    number: int
-    node: int
-    nodes: int
-    world_size: int
-    ranks: Sequence[LocalRank]
-    standbys: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +66,6 @@ class Accounts:
         self._make, self._log, self._on_end, self._clock = journal, log, on_end, clock
         self._looks = Looks(log)
         self._journal: Journal | None = None
-        self._job_dir: Path | None = None
         self._notes: AttemptNotes | None = None
         self._begun_s = 0.0
         self._in_phase = self._has_begun = self._is_off = False
@@ -109,15 +87,6 @@ class Accounts:
         """This node's first rank has finished a step, or an operation where it tells no steps."""
         progress = None if self._notes is None else self._notes.progress
         return progress is not None and self._is_back(progress)
-
-    def noting(self, prepare: Prepare) -> Prepare:
-        """The same, and the folder of the recorders is known here from then on."""
-
-        def prepare_and_note(job_id: str, processes: int) -> tuple[Path | None, dict[str, str]]:
-            self._job_dir, extra = prepare(job_id, processes)
-            return self._job_dir, extra
-
-        return prepare_and_note
 
     def begin(self, job_id: str) -> None:
         """The launcher begins its run."""
@@ -149,8 +118,12 @@ class Accounts:
         """Workers are about to be started."""
         self._begun_s = self._clock()
 
-    def started(self, attempt: StartedAttempt) -> None:
-        """They are."""
+    def started(self, attempt: Attempt, standbys: int) -> None:
+        """They are.
+
+        Args:
+            standbys: how many of them were warm standbys.
+        """
         self._close_notes()
         self._waits_for_back, self._faulted, self._has_begun = self._faulted, False, True
         self._add(
@@ -160,12 +133,12 @@ class Accounts:
             node=attempt.node,
             nodes=attempt.nodes,
             world_size=attempt.world_size,
-            standbys=attempt.standbys,
+            standbys=standbys,
         )
-        if self._journal is not None and self._job_dir is not None and attempt.ranks:
+        if self._journal is not None and attempt.job_dir is not None and attempt.ranks:
             first = min(attempt.ranks, key=lambda local: local.rank)
             self._notes = AttemptNotes(
-                self._journal, self._job_dir, first, self._begun_s, self._clock
+                self._journal, attempt.job_dir, first, self._begun_s, self._clock
             )
 
     def look(self) -> None:

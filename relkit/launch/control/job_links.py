@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from relkit.launch.control.join import LinkRendezvous
 from relkit.launch.control.links import Links
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import LedMailbox, MemoryMailbox
 from relkit.launch.job.settings import Log
 
@@ -22,18 +22,19 @@ class JobLinks:
         self._log = log
         self._open: list[Links] = []
 
-    def begin(self, rendezvous: LinkRendezvous) -> LedMailbox:
+    def begin(self, attempt: Attempt) -> LedMailbox:
         """Join the others in the background; a job of one node has nobody to join.
 
         Args:
-            rendezvous: of the attempt that is about to start.
+            attempt: that is about to start.
         """
         while len(self._open) >= _KEPT:
             self._open.pop(0).close()
-        if rendezvous.mailbox.nodes == 1:
+        mailbox = attempt.mailbox("links")
+        if mailbox.nodes == 1:
             return MemoryMailbox()
         try:
-            self._open.append(Links(rendezvous, self._log))
+            self._open.append(Links(attempt, mailbox, self._log))
         except OSError as error:
             self._log(f"no links to the other launchers: {error}; this node judges only its own")
             return MemoryMailbox()

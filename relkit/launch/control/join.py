@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from relkit.hosts import numeric_address
 from relkit.launch.control.tree import FAN_IN, ancestors, children, heirs
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 from relkit.net.interface import NoRoute, resolve
 from relkit.net.operator_secret import derive
@@ -38,22 +39,6 @@ Endpoint = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class LinkRendezvous:
-    """What a launcher brings to the joining of links.
-
-    Args:
-        mailbox: in the store of the rendezvous, with a prefix of its own.
-        own_address: this host's address or name on the way to a peer ("" for the store's host);
-            "" where there is none.
-        session: key that all launchers have and that is not in the store; b"" for none.
-    """
-
-    mailbox: Mailbox
-    own_address: Callable[[str], str]
-    session: bytes = field(default=b"", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Joined:
     """What a launcher knows of the others.
 
@@ -69,7 +54,8 @@ class Joined:
 
 
 def join(
-    rendezvous: LinkRendezvous,
+    attempt: Attempt,
+    mailbox: Mailbox,
     listen: Callable[[str, bytes], int],
     is_over: Callable[[], bool],
     fan_in: int = FAN_IN,
@@ -77,6 +63,7 @@ def join(
     """Meet the others; all launchers of a rendezvous call this.
 
     Args:
+        attempt: that is about to start; mailbox: in the store, with a prefix of its own.
         listen: at an address, with the key of the links: gives the port.
         is_over: nobody waits for this any more.
         fan_in: of the tree.
@@ -85,10 +72,9 @@ def join(
         ExchangeBroken: the store does not answer, or node 0 did not come.
         CannotListen: this node has no address that it could listen at.
     """
-    mailbox = rendezvous.mailbox
     node, nodes = mailbox.node, mailbox.nodes
     first = heirs(nodes, fan_in)
-    route = _own_address(rendezvous, "")
+    route = _own_address(attempt, "")
     waiting = _Waiting(mailbox, is_over)
     if node in first:
         mailbox.put(f"route/{node}", _text({"address": route}))
@@ -96,14 +82,14 @@ def join(
         routes = waiting.all([f"route/{each}" for each in first])
         addresses = [_address(plain) for plain in routes.values()]
         peer = next((each for each in addresses if each and not _is_loopback(each)), "")
-        shown = "" if rendezvous.session else secrets.token_hex(_KEY_BYTES)
+        shown = "" if attempt.key else secrets.token_hex(_KEY_BYTES)
         mailbox.put("key", _text({"peer": peer, "key": shown}))
     note = waiting.until("key")
     peer = numeric_address(str(note.get("peer", "")))
     # A host's own name often is a name of its loopback, which is of no use to the others.
     if _is_loopback(route) and peer:
-        route = _own_address(rendezvous, peer)
-    key = _key(rendezvous.session, note)
+        route = _own_address(attempt, peer)
+    key = _key(attempt.key, note)
     if node in first or children(node, nodes, fan_in):
         port = 0
         try:
@@ -190,9 +176,9 @@ def _endpoint(plain: dict[str, object]) -> Endpoint | None:
     return (address, int(str(port))) if is_one else None
 
 
-def _own_address(rendezvous: LinkRendezvous, peer: str) -> str:
+def _own_address(attempt: Attempt, peer: str) -> str:
     """ "" where there is none."""
-    address = rendezvous.own_address(peer)
+    address = attempt.address(peer)
     if not address or numeric_address(address):
         return address
     try:

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from relkit.launch.control.attachment import BEAT_S, SILENT_S, Attachment
@@ -24,10 +25,11 @@ from relkit.launch.control.frame import (
     decode,
     encode,
 )
-from relkit.launch.control.join import Joined, LinkRendezvous, join
+from relkit.launch.control.join import Joined, join
 from relkit.launch.control.note_box import NoteBox
 from relkit.launch.control.tree import FAN_IN
-from relkit.launch.job.exchange import ExchangeBroken, LauncherAddress
+from relkit.launch.job.attempt import Attempt
+from relkit.launch.job.exchange import ExchangeBroken, LauncherAddress, Mailbox
 from relkit.launch.job.settings import Log
 from relkit.net.operator_secret import derive
 
@@ -56,16 +58,17 @@ class Links:
     """A launcher's links to the others; a mailbox, see LedMailbox.
 
     Args:
-        rendezvous: what joins them.
+        attempt: of the launchers that it joins; mailbox: to these, in the store.
         log: writes one line to the terminal.
         fan_in: of the tree.
     """
 
     is_stuck = False
 
-    def __init__(self, rendezvous: LinkRendezvous, log: Log, fan_in: int = FAN_IN) -> None:
-        self.node, self.nodes = rendezvous.mailbox.node, rendezvous.mailbox.nodes
-        self._rendezvous, self._log = rendezvous, log
+    def __init__(self, attempt: Attempt, mailbox: Mailbox, log: Log, fan_in: int = FAN_IN) -> None:
+        self.node, self.nodes = mailbox.node, mailbox.nodes
+        self._join = partial(join, attempt, mailbox)
+        self._log = log
         self._attachment = Attachment(self.node, self.nodes, fan_in)
         self._box = NoteBox(self.node, self.nodes)
         self._box.move(self._attachment.path)
@@ -189,7 +192,7 @@ class Links:
                 os.close(self._wake)
 
     def _serve(self, sockets: LinkSockets, fan_in: int) -> None:
-        joined = join(self._rendezvous, sockets.listen, self._closing.is_set, fan_in)
+        joined = self._join(sockets.listen, self._closing.is_set, fan_in)
         if joined.address:
             beside = derive(joined.key, "beside the links")
             self._launcher_address = LauncherAddress(joined.address, beside)

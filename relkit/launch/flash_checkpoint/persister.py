@@ -23,8 +23,8 @@ from relkit.launch.flash_checkpoint.persist_round import (
     PersistSettings,
     round_key,
 )
-from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
-from relkit.launch.job.exchange import ExchangeBroken, wait_for_thread
+from relkit.launch.job.attempt import Attempt
+from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log
 from relkit.process.interruptible_wait import is_set_within
 
@@ -64,6 +64,7 @@ class Persister:
 
     Args:
         attempt, settings: see there.
+        mailbox: to the other nodes.
         slots: of this node.
         one_at_a_time: shared with the persisters of other attempts in this process.
         publish: see Publish.
@@ -72,14 +73,16 @@ class Persister:
 
     def __init__(
         self,
-        attempt: SlotAttempt,
+        attempt: Attempt,
+        mailbox: Mailbox,
         slots: SlotSource,
         settings: PersistSettings,
         one_at_a_time: threading.Lock,
         publish: Publish,
         log: Log,
     ) -> None:
-        self._attempt, self._slots, self._settings = attempt, slots, settings
+        self._attempt, self._mailbox = attempt, mailbox
+        self._slots, self._settings = slots, settings
         self._one_at_a_time, self._publish, self._log = one_at_a_time, publish, log
         self._wake = threading.Event()
         self._requests = OwnRequests()
@@ -117,14 +120,14 @@ class Persister:
             is_restart: the job goes on: stay until another node's note would have been seen.
         """
         if self._closing is None:
-            linger_s = 3 * LOOK_S if is_restart and self._attempt.mailbox.nodes > 1 else 0.0
+            linger_s = 3 * LOOK_S if is_restart and self._mailbox.nodes > 1 else 0.0
             give_up_s = self._settings.answer_s + 2 * LOOK_S
             self._closing = _Closing(time.monotonic(), linger_s, give_up_s)
         self._wake.set()
 
     def wait_end(self) -> None:
         """Wait until the thread has ended, which has a deadline."""
-        mailbox = self._attempt.mailbox
+        mailbox = self._mailbox
         wait_for_thread(self._thread, mailbox, _STAY_S)
         if self._thread.is_alive():
             self._log("flash checkpoint: the newest step in memory is being written to disk")
@@ -133,7 +136,7 @@ class Persister:
         )
 
     def _run(self) -> None:
-        mailbox = self._attempt.mailbox
+        mailbox = self._mailbox
         look_s = LOOK_S * (1 + mailbox.nodes // 200)
         logged: set[type[Exception]] = set()
         while not self._may_end():
@@ -168,7 +171,7 @@ class Persister:
 
     def _look(self) -> None:
         self._leave_note()
-        mailbox, requests = self._attempt.mailbox, self._requests
+        mailbox, requests = self._mailbox, self._requests
         if mailbox.node == 0:
             self._lead_if_asked()
             return
@@ -194,7 +197,7 @@ class Persister:
             self._requests.note(request.number)
             self._requests.answer(request.number)
             return
-        mailbox = self._attempt.mailbox
+        mailbox = self._mailbox
         mailbox.put(_asked_key(mailbox.node), request.to_note())
         self._requests.note(request.number)
 
@@ -210,7 +213,7 @@ class Persister:
         if newest <= self._last_newest and by_ttp is None:
             # Nothing is newer on this node since the last round, so no step of all ranks is.
             for node, request in new.items():
-                self._attempt.mailbox.put(_handled_key(node), str(request.number).encode())
+                self._mailbox.put(_handled_key(node), str(request.number).encode())
             self._note_handled(requests)
             return
         try:
@@ -234,8 +237,8 @@ class Persister:
     def _requests_of_all(self) -> dict[int, PersistRequest]:
         """By node, the newest request; what is not one is passed over."""
         requests = {}
-        for node in range(self._attempt.mailbox.nodes):
-            note = self._attempt.mailbox.get(_asked_key(node))
+        for node in range(self._mailbox.nodes):
+            note = self._mailbox.get(_asked_key(node))
             if note is not None:
                 with suppress(ValueError, KeyError, TypeError):
                     requests[node] = PersistRequest.from_note(note)
@@ -245,9 +248,12 @@ class Persister:
         return 1 if self._last is None else self._last.number + 1
 
     def _next_round(self) -> PersistRound:
-        attempt = self._attempt
         self._last = PersistRound(
-            self._next_number(), attempt.mailbox, attempt.world_size, self._slots, self._settings
+            self._next_number(),
+            self._mailbox,
+            self._attempt.world_size,
+            self._slots,
+            self._settings,
         )
         return self._last
 

@@ -14,10 +14,9 @@ from relkit.launch.flash_checkpoint.node_slots import NodeSlots
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.persist_round import PersistSettings
 from relkit.launch.flash_checkpoint.persister import Persister, Publish
-from relkit.launch.flash_checkpoint.slot_attempt import SlotAttempt
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.settings import Log
 from relkit.launch.replicas.replica_host import ReplicaHost
-from relkit.launch.replicas.settings import ReplicaAttempt
 
 # Before workers start again, the slots that are to be persisted must be locked.
 _COLLECT_S = 5.0
@@ -49,7 +48,7 @@ class SlotHost:
         self._earlier: list[Persister] = []
         self._one_at_a_time = threading.Lock()
 
-    def begin(self, attempt: SlotAttempt) -> Mapping[str, str]:
+    def begin(self, attempt: Attempt) -> Mapping[str, str]:
         """Begin an attempt of the job.
 
         Slots of ranks that this node does not have now are removed: if such a rank came back to
@@ -61,10 +60,11 @@ class SlotHost:
         """
         self._end_attempt(is_restart=True)
         is_first, self._tried = not self._tried, True
+        ranks = [each.rank for each in attempt.ranks]
         if is_first:
             try:
                 self._folder = slot_folder.make(
-                    attempt.job_id, lambda left: judge(left, attempt.ranks, attempt.world_size)
+                    attempt.job_id, lambda left: judge(left, ranks, attempt.world_size)
                 )
             except UnwritablePath as error:
                 self._log(f"{error}")
@@ -73,19 +73,20 @@ class SlotHost:
         if self._folder is None:
             return extra
         folder = self._folder.path
-        slot_folder.keep_only(folder, attempt.ranks)
-        self._slots = NodeSlots(folder, sorted(attempt.ranks), attempt.world_size)
+        slot_folder.keep_only(folder, ranks)
+        self._slots = NodeSlots(folder, sorted(ranks), attempt.world_size)
         if self._settings.keep:
             self._persister = Persister(
-                attempt, self._slots, self._settings, self._one_at_a_time, self._publish, self._log
-            )
+                attempt, attempt.mailbox("flash"), self._slots, self._settings,
+                self._one_at_a_time, self._publish, self._log,
+            )  # fmt: skip
         if is_first and self._folder.is_taken:
             self._log(
                 f"flash checkpoint: step {self._slots.newest()} is still in memory, left by a"
                 f" launcher of job {attempt.job_id} that was killed"
             )
         if replicas is not None and replicas.is_on:
-            replicas.begin(_replica_attempt(attempt), folder)
+            replicas.begin(attempt, folder)
         return {**extra, slot_folder.FOLDER_VARIABLE: str(folder)}
 
     def persist(self, trigger: str, by_ttp: SavedStep | None = None) -> None:
@@ -127,12 +128,6 @@ class SlotHost:
             self._persister.close(is_restart=is_restart)
             self._earlier.append(self._persister)
             self._persister = None
-
-
-def _replica_attempt(attempt: SlotAttempt) -> ReplicaAttempt:
-    mailbox = attempt.mailbox_for("replicas-")
-    address = attempt.address() if mailbox.nodes > 1 else ""
-    return ReplicaAttempt(mailbox, attempt.ranks, attempt.world_size, address, attempt.key)
 
 
 def judge(folder: Path, ranks: Collection[int], world_size: int) -> LeftFolder:

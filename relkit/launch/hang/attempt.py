@@ -1,4 +1,4 @@
-"""One attempt of the job on this node: what the watch looks at, and what came of watching it."""
+"""This node's ranks in one attempt of the job, as they are watched; what came of watching them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from relkit.hang.deaths import died, is_before_first_step
 from relkit.hang.model import RankView
 from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.state_source import Occasion
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import LedMailbox
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import ExitStatus, LocalRank
@@ -30,12 +31,11 @@ MAX_TURNS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedAttempt:
-    """One attempt of the job (a start of all its workers) as this node sees it.
+class WatchedRanks:
+    """This node's ranks in one attempt of the job, and how they are looked at.
 
     Args:
-        job_id: the run; goes into every dump.
-        world_size: ranks in the job; 0 = take it from the recorders.
+        attempt: its world_size is 0 where that is to be taken from the recorders.
         observer: reads the recorders and /proc of this node.
         mailbox: to the other nodes.
         ranks: this node's ranks now.
@@ -45,14 +45,23 @@ class WatchedAttempt:
             that this one knows nothing of them.
     """
 
-    job_id: str
-    world_size: int
+    attempt: Attempt
     observer: Observer
     mailbox: LedMailbox
     ranks: Callable[[], Sequence[LocalRank]]
     exit_statuses: Callable[[], Mapping[int, ExitStatus]]
     deaths: DeathCollector = NO_DEATHS
     sees_all: bool = True
+
+    @property
+    def job_id(self) -> str:
+        """The run; goes into every dump."""
+        return self.attempt.job_id
+
+    @property
+    def world_size(self) -> int:
+        """Ranks in the job; 0 where the launcher does not know."""
+        return self.attempt.world_size
 
     def local_views(self, *, recent: bool) -> tuple[RankView, ...]:
         """This node's ranks now.

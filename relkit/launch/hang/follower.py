@@ -20,7 +20,7 @@ from typing import Any
 from relkit.errors import BadDump
 from relkit.hang.model import RankView
 from relkit.launch.hang import codec, incident
-from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.attempt import WatchedRanks, WatchState
 from relkit.launch.hang.links.checks import CHECK_S, LinkChecks
 from relkit.launch.hang.remote_views import (
     REQUEST_KEY,
@@ -44,7 +44,7 @@ class WatchFollower:
     """One node's part; called by the monitor's thread only.
 
     Args:
-        attempt: what to look at.
+        watched: what to look at.
         state: shared with the launcher's thread.
         checks: takes part in measuring links after a hang.
         write_dumps: writes this node's dumps to its own disk as well.
@@ -53,14 +53,14 @@ class WatchFollower:
 
     def __init__(
         self,
-        attempt: WatchedAttempt,
+        watched: WatchedRanks,
         state: WatchState,
         *,
         checks: LinkChecks,
         write_dumps: Callable[[Sequence[RankDump]], None],
         log: Log,
     ) -> None:
-        self._attempt, self._state, self._checks = attempt, state, checks
+        self._watched, self._state, self._checks = watched, state, checks
         self._write_dumps, self._log = write_dumps, log
         # By leader: the number of the next incident, and of the newest that was answered.
         self._incidents: dict[int, int] = {}
@@ -81,7 +81,7 @@ class WatchFollower:
         Raises:
             ExchangeBroken: the leader cannot be reached.
         """
-        mailbox = self._attempt.mailbox
+        mailbox = self._watched.mailbox
         asked = self._asked_for(local)
         has_time = now_s < self._next_share_s and self._leader == mailbox.leader
         if has_time and asked == self._asked:
@@ -97,7 +97,7 @@ class WatchFollower:
     def _asked_for(self, local: Sequence[RankView]) -> frozenset[int]:
         """Those of this node's ranks of which the leader wants to know all."""
         try:
-            note = self._attempt.mailbox.get(REQUEST_KEY)
+            note = self._watched.mailbox.get(REQUEST_KEY)
             return decode_request(note, [view.rank for view in local])
         except BadDump:
             return frozenset()
@@ -108,7 +108,7 @@ class WatchFollower:
         Raises:
             ExchangeBroken: the leader cannot be reached.
         """
-        state, mailbox = self._state, self._attempt.mailbox
+        state, mailbox = self._state, self._watched.mailbox
         leader = mailbox.leader
         if leader != self._leader:
             self._leader, self._failure_sent_s = leader, None
@@ -143,25 +143,25 @@ class WatchFollower:
         deadline_s = min(float(fields.get("deadline_s", 1.0)), incident.HANG_CAPTURE_S)
         # The leader gives a hang more time than a failure, which a restart waits for.
         is_hang = deadline_s > incident.FAILURE_CAPTURE_S
-        local = self._attempt.closer_views(local, Occasion.HANG if is_hang else Occasion.FAILURE)
+        local = self._watched.closer_views(local, Occasion.HANG if is_hang else Occasion.FAILURE)
         if not is_hang:
-            local = self._attempt.with_others_that_fail(local)
-        dumps = self._attempt.capture(
+            local = self._watched.with_others_that_fail(local)
+        dumps = self._watched.capture(
             local,
             deadline_s,
-            world_size=self._attempt.world_size_of(local),
-            job_id=str(fields.get("job_id", self._attempt.job_id)),
+            world_size=self._watched.world_size_of(local),
+            job_id=str(fields.get("job_id", self._watched.job_id)),
         )
-        views = self._attempt.with_deaths(self._attempt.with_ends(local))
+        views = self._watched.with_deaths(self._watched.with_ends(local))
         self._state.captured.set()
         # First of all: once all nodes have answered, the leader may have the job ended.
         self._write_dumps(dumps)
-        views = self._attempt.with_core_stacks(views, incident.CORE_STACK_SHARED_S)
-        if self._attempt.mailbox.leader == leader:
+        views = self._watched.with_core_stacks(views, incident.CORE_STACK_SHARED_S)
+        if self._watched.mailbox.leader == leader:
             asked = _asked_in(fields, views)
             wanted = self._wanted(asked, views)
             in_full = asked or ()
-            incident.answer(self._attempt.mailbox, number, views, dumps, wanted, in_full)
+            incident.answer(self._watched.mailbox, number, views, dumps, wanted, in_full)
         self._state.failure_handled = self._state.failure_handled or bool(self._state.failure)
 
     def _wanted(

@@ -23,7 +23,7 @@ from relkit.hang.suspicion.watch import PACE_S
 from relkit.hang.suspicion.whom_to_ask import ALL_UP_TO, MATES, whom_to_ask
 from relkit.hang.waits import Wait
 from relkit.launch.hang import codec, incident
-from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.attempt import WatchedRanks, WatchState
 from relkit.launch.hang.incident import IncidentResult
 from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.remote_views import SHARE_EVERY_S, RemoteViews, no_answer, plain_ranks
@@ -45,7 +45,7 @@ class WatchLeader:
     """Decides for the whole job, or for one node that is on its own.
 
     Args:
-        attempt: the job.
+        watched: the job.
         state: shared with the launcher's thread.
         settings: timeout and action.
         checks: has the links between the suspects' nodes measured.
@@ -55,7 +55,7 @@ class WatchLeader:
 
     def __init__(
         self,
-        attempt: WatchedAttempt,
+        watched: WatchedRanks,
         state: WatchState,
         settings: MonitorSettings,
         *,
@@ -63,11 +63,11 @@ class WatchLeader:
         publish: Publish,
         log: Log,
     ) -> None:
-        self._attempt, self._state, self._settings = attempt, state, settings
+        self._watched, self._state, self._settings = watched, state, settings
         self._checks, self._publish, self._log = checks, publish, log
         self._detector = HangDetector(settings.hang_timeout_s)
-        self._suspicions = Suspicions(attempt, state, settings.hang_timeout_s, log)
-        self._remote, self._has_news = RemoteViews(attempt.mailbox), False
+        self._suspicions = Suspicions(watched, state, settings.hang_timeout_s, log)
+        self._remote, self._has_news = RemoteViews(watched.mailbox), False
         self._incident = 0
         self._choose_again_s = 0.0
         # In a large job: ranks chosen by their summaries, and likely members of their groups.
@@ -174,11 +174,11 @@ class WatchLeader:
     def _follow_waits(self, local: Sequence[RankView]) -> None:
         """A verdict on a large job is near: ask about those, too, that ranks may wait for."""
         views = (*local, *self._remote.told().values())
-        world_size, asked = self._attempt.world_size_of(views), self._chosen | self._mates
+        world_size, asked = self._watched.world_size_of(views), self._chosen | self._mates
         self._mates |= group_mates(views, world_size, asked, MATES - len(self._mates))
 
     def _remote_failure(self) -> str:
-        note = self._attempt.mailbox.first("failure/")
+        note = self._watched.mailbox.first("failure/")
         return "" if note is None else note.decode("utf-8", "replace")[:500]
 
     def _report(
@@ -207,26 +207,26 @@ class WatchLeader:
         alone: bool,
     ) -> None:
         """One incident; `on_hang` is None for a failure, which is torchrun's to act on."""
-        attempt, started = self._attempt, time.time()
-        if attempt.mailbox.nodes == 1:
-            local = attempt.local_views(recent=True)
+        watched, started = self._watched, time.time()
+        if watched.mailbox.nodes == 1:
+            local = watched.local_views(recent=True)
         occasion = Occasion.FAILURE if on_hang is None else Occasion.HANG
-        local = attempt.closer_views(local, occasion)
+        local = watched.closer_views(local, occasion)
         if on_hang is None:
-            local = attempt.with_others_that_fail(local)
-        world_size = attempt.world_size_of((*local, *remote))
+            local = watched.with_others_that_fail(local)
+        world_size = watched.world_size_of((*local, *remote))
         deadline_s = incident.FAILURE_CAPTURE_S if on_hang is None else incident.HANG_CAPTURE_S
-        if attempt.mailbox.nodes > 1 or any(view.alive for view in local):
+        if watched.mailbox.nodes > 1 or any(view.alive for view in local):
             self._log(f"{trigger}; capturing all ranks")
         number = self._incident
         self._incident += 1
         is_sample = not alone and self._is_large
         asked = self._sample(local) if is_sample else None
         is_shared = (
-            attempt.mailbox.nodes > 1 and not alone and self._request(number, deadline_s, asked)
+            watched.mailbox.nodes > 1 and not alone and self._request(number, deadline_s, asked)
         )
-        dumps = attempt.capture(local, deadline_s, world_size=world_size, job_id=attempt.job_id)
-        local = attempt.with_deaths(attempt.with_ends(local))
+        dumps = watched.capture(local, deadline_s, world_size=world_size, job_id=watched.job_id)
+        local = watched.with_deaths(watched.with_ends(local))
         views = {view.rank: view for view in (*local, *remote)}
         silent_nodes: tuple[int, ...] = ()
         if is_shared:
@@ -234,20 +234,20 @@ class WatchLeader:
         self._state.captured.set()
         if not is_shared:
             views.update(
-                {v.rank: v for v in attempt.with_core_stacks(local, incident.CORE_STACK_S)}
+                {v.rank: v for v in watched.with_core_stacks(local, incident.CORE_STACK_S)}
             )
         why_absent = self._why_absent(silent_nodes, is_shared=is_shared)
         result = incident.judge(
             tuple(views.values()),
             dumps,
-            job_id=attempt.job_id,
+            job_id=watched.job_id,
             world_size=world_size,
             trigger=trigger,
             settings=self._settings,
             started=started,
             absent=dict.fromkeys(range(world_size), why_absent),
             suspicions=() if on_hang is None else self._suspicions.present,
-            sees_all=attempt.sees_all,
+            sees_all=watched.sees_all,
             is_sample=is_sample,
             measure_links=partial(
                 self._measure_links, number, local, silent_nodes, is_shared=is_shared
@@ -291,9 +291,9 @@ class WatchLeader:
         is_shared: bool,
     ) -> LinkCheck:
         """Of the nodes of the suspects and of those that wait for them."""
-        mailbox = self._attempt.mailbox
+        mailbox = self._watched.mailbox
         node_of = self._remote.node_of() | {view.rank: mailbox.node for view in local}
-        node_of = with_unheard_nodes(node_of, mailbox.nodes, self._attempt.world_size)
+        node_of = with_unheard_nodes(node_of, mailbox.nodes, self._watched.world_size)
         suspects = suspects_of(verdict, waits, node_of)
         if is_shared or mailbox.nodes == 1:
             check = self._checks.lead(number, suspects, silent_nodes)
@@ -306,7 +306,7 @@ class WatchLeader:
     def _why_absent(self, silent_nodes: Sequence[int], *, is_shared: bool) -> str:
         if not is_shared:
             return "it runs on another node, which this one cannot see"
-        if silent_nodes and self._attempt.mailbox.silent.issuperset(silent_nodes):
+        if silent_nodes and self._watched.mailbox.silent.issuperset(silent_nodes):
             return "its node cannot be reached"
         return "its node sent nothing"
 
@@ -326,11 +326,11 @@ class WatchLeader:
             number: of the incident; deadline_s: for each capture, s.
             asked: send only those of these ranks; None for all.
         """
-        note = {"job_id": self._attempt.job_id, "deadline_s": deadline_s}
+        note = {"job_id": self._watched.job_id, "deadline_s": deadline_s}
         if asked is not None:
             note |= plain_ranks(asked)
         try:
-            self._attempt.mailbox.put(f"incident/{number}", codec.pack(note))
+            self._watched.mailbox.put(f"incident/{number}", codec.pack(note))
         except ExchangeBroken as error:
             self._log(f"{error}; only this node's ranks are captured")
             return False
@@ -345,7 +345,7 @@ class WatchLeader:
     ) -> tuple[tuple[RankDump, ...], tuple[int, ...]]:
         """Add the other nodes' views to `views`; all dumps, and the nodes that did not answer."""
         patience_s = deadline_s + incident.GATHER_MARGIN_S
-        mailbox = self._attempt.mailbox
+        mailbox = self._watched.mailbox
         try:
             remote_views, remote_dumps, silent_nodes = incident.gather(mailbox, number, patience_s)
         except ExchangeBroken as error:
@@ -361,13 +361,13 @@ class WatchLeader:
     def _send_result(self, number: int, result: IncidentResult, on_hang: OnHang | None) -> None:
         note = {"sentence": result.sentence, "action": on_hang.value if on_hang else ""}
         try:
-            self._attempt.mailbox.put(f"incident/{number}/result", codec.pack(note))
+            self._watched.mailbox.put(f"incident/{number}/result", codec.pack(note))
         except ExchangeBroken as error:
             self._log(f"{error}; the other nodes do not learn the verdict")
 
     def _wait_until_read(self, number: int, silent_nodes: Sequence[int]) -> None:
         # Were this node to go now, the others would never know.
-        mailbox = self._attempt.mailbox
+        mailbox = self._watched.mailbox
         answered = set(range(mailbox.nodes)) - {mailbox.node, *silent_nodes}
         keys = [f"incident/{number}/seen/{node}" for node in sorted(answered)]
         wait_for_notes(mailbox, keys, SEEN_S)

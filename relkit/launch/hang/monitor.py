@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from relkit.errors import RelkitError
-from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.attempt import WatchedRanks, WatchState
 from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import Log, MonitorSettings, Publish
@@ -86,20 +86,20 @@ class Monitor:
         """Writes one line to the terminal."""
         return self._log
 
-    def begin(self, attempt: WatchedAttempt) -> None:
+    def begin(self, watched: WatchedRanks) -> None:
         """Watch a new attempt of the job, whose workers run already."""
         # Not at the top: the workers would start later for it, as it imports the diagnosis.
         from relkit.launch.hang.watch import Watch
 
         watch = Watch(
-            attempt,
+            watched,
             self._settings,
             publish=self._publish,
             write_dumps=self._write_dumps,
             log=self._log,
         )
         with self._lock:
-            self._watch, self._mailbox, self._state = watch, attempt.mailbox, watch.state
+            self._watch, self._mailbox, self._state = watch, watched.mailbox, watch.state
             self._restarts_left = MAX_RESTARTS
         if not self._thread.is_alive() and not self._closing:
             # One that has ended, after too many errors in an earlier attempt, cannot start again.

@@ -12,7 +12,7 @@ from relkit.hang.model import JobView, RankView, Suspicion
 from relkit.hang.suspicion.watch import SuspicionWatch, Turn, What
 from relkit.hang.suspicion.whom_to_ask import ALL_UP_TO
 from relkit.hang.words import of_ranks
-from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.attempt import WatchedRanks, WatchState
 from relkit.launch.job.settings import Log
 
 # At most one line about a rank in this time.
@@ -24,15 +24,15 @@ class Suspicions:
     """Of one attempt, on the node that decides.
 
     Args:
-        attempt: the job; state: takes what is to be noted of them.
+        watched: the job; state: takes what is to be noted of them.
         hang_timeout_s: the user's limit, s.
         log: writes one line to the terminal.
     """
 
     def __init__(
-        self, attempt: WatchedAttempt, state: WatchState, hang_timeout_s: float, log: Log
+        self, watched: WatchedRanks, state: WatchState, hang_timeout_s: float, log: Log
     ) -> None:
-        self._attempt, self._state = attempt, state
+        self._watched, self._state = watched, state
         self._hang_timeout_s, self._log = hang_timeout_s, log
         self._watch = SuspicionWatch()
         self._said_s: dict[int, float] = {}
@@ -84,21 +84,21 @@ class Suspicions:
 
         def closer() -> JobView:
             near = tuple(local)
-            if self._attempt.mailbox.nodes == 1:
+            if self._watched.mailbox.nodes == 1:
                 # Brief looks leave out what was called before, and the counts of transfers.
-                near = self._attempt.local_views(recent=True)
+                near = self._watched.local_views(recent=True)
             views = with_one_numbering((*near, *others()))
             is_large = len(ranks) > ALL_UP_TO
             if is_large:
                 # Only some were asked for; a summary alone does not say what its rank is part of.
                 views = tuple(v for v in views if v.hook is not None or not v.alive)
             return JobView(
-                self._attempt.job_id,
-                self._attempt.world_size_of(views),
+                self._watched.job_id,
+                self._watched.world_size_of(views),
                 tuple(sorted(views, key=lambda view: view.rank)),
                 self._hang_timeout_s,
                 has_stacks=False,
-                sees_all=self._attempt.sees_all and not is_large,
+                sees_all=self._watched.sees_all and not is_large,
                 is_sample=is_large,
             )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from relkit.hang.model import RankView
-from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.attempt import WatchedRanks, WatchState
 from relkit.launch.hang.follower import WatchFollower
 from relkit.launch.hang.leader import WatchLeader
 from relkit.launch.hang.links.checks import LinkChecks
@@ -32,7 +32,7 @@ class Watch:
     """Watches one attempt; tick() is called a few times a second, always by one thread.
 
     Args:
-        attempt: what to look at.
+        watched: what to look at.
         settings: timeout and action.
         publish: gets the result of an incident (on the leader, or on a node that is alone).
         write_dumps: gets a following node's dumps, to write them to its own disk as well.
@@ -41,7 +41,7 @@ class Watch:
 
     def __init__(
         self,
-        attempt: WatchedAttempt,
+        watched: WatchedRanks,
         settings: MonitorSettings,
         *,
         publish: Publish,
@@ -49,15 +49,15 @@ class Watch:
         log: Log,
     ) -> None:
         self.state = WatchState()
-        self._attempt = attempt
-        self._unwatched = UnwatchedRanks(attempt.observer, settings.hang_timeout_s, log)
+        self._watched = watched
+        self._unwatched = UnwatchedRanks(watched.observer, settings.hang_timeout_s, log)
         self._log = log
-        checks = LinkChecks(attempt.mailbox, log, is_asked_for=settings.on_hang_netcheck)
+        checks = LinkChecks(watched.mailbox, log, is_asked_for=settings.on_hang_netcheck)
         self._leader = WatchLeader(
-            attempt, self.state, settings, checks=checks, publish=publish, log=log
+            watched, self.state, settings, checks=checks, publish=publish, log=log
         )
         self._follower = WatchFollower(
-            attempt, self.state, checks=checks, write_dumps=write_dumps, log=log
+            watched, self.state, checks=checks, write_dumps=write_dumps, log=log
         )
         self._broken_since_s: float | None = None
         self._alone = False
@@ -72,7 +72,7 @@ class Watch:
     def _is_leader(self) -> bool:
         # As noted at this look: who leads may change while it lasts, and nothing is done before
         # that was said.
-        return self._led_by == self._attempt.mailbox.node
+        return self._led_by == self._watched.mailbox.node
 
     def fail(self, sentence: str) -> None:
         """A worker of this node failed; `state.captured` is set once its peers were captured."""
@@ -84,10 +84,10 @@ class Watch:
         Args:
             now_s: monotonic time, s.
         """
-        is_shared = self._attempt.mailbox.nodes > 1
+        is_shared = self._watched.mailbox.nodes > 1
         # Only what is sent to node 0, and what an incident is judged by, needs finished operations.
-        local = self._attempt.local_views(recent=is_shared)
-        self._attempt.deaths.look(view.pid for view in local if view.alive)
+        local = self._watched.local_views(recent=is_shared)
+        self._watched.deaths.look(view.pid for view in local if view.alive)
         self._unwatched.report(now_s, local)
         self._note_leader()
         try:
@@ -96,7 +96,7 @@ class Watch:
         except ExchangeBroken as error:
             self._degrade(now_s, error)
         try:
-            if not self.leads and self._attempt.mailbox.leader == self._led_by:
+            if not self.leads and self._watched.mailbox.leader == self._led_by:
                 self._follower.follow(now_s, local)
                 self._alone = self._follower.is_abandoned(now_s)
             if self.leads:
@@ -106,7 +106,7 @@ class Watch:
 
     def _note_leader(self) -> None:
         """Say so where another node leads than at the last look."""
-        mailbox = self._attempt.mailbox
+        mailbox = self._watched.mailbox
         leader = mailbox.leader
         if leader == self._led_by:
             return

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
+from typing import Any
 
-from relkit.launch.job.exchange import Mailbox
+from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
 from relkit.launch.job.settings import Log
+from relkit.net.operator_secret import derive
 
 _NUMBER = struct.Struct("!Q")
 _MAC_BYTES = hashlib.sha256().digest_size
@@ -80,3 +82,29 @@ class SealedMailbox:
                 f"the note {key!r} in the rendezvous store is not of this job's launchers: it is"
                 " ignored; somebody else can write to the store"
             )
+
+
+def store_mailbox(
+    store: Any,  # noqa: ANN401  torch's
+    node: int,
+    nodes: int,
+    purpose: str,
+    key: bytes,
+    log: Log,
+) -> Mailbox:
+    """A mailbox in the store of a rendezvous, with keys of its own; in memory where that fails.
+
+    Args:
+        store: None where there is none; node: number of this one; nodes: how many there are.
+        purpose: the same on all nodes.
+        key: that all launchers have and that is not in the store; b"" for none.
+    """
+    if nodes == 1 or store is None:
+        return MemoryMailbox()
+    try:
+        prefix = f"{purpose}-round"  # each rendezvous has keys of its own
+        inner = StoreMailbox(store, node, nodes, prefix)
+    except ExchangeBroken as error:
+        log(f"{error}; this node judges only its own ranks")
+        return MemoryMailbox()
+    return SealedMailbox(inner, derive(key, "mailbox", prefix.encode()), log) if key else inner

@@ -16,6 +16,7 @@ from typing import Any
 from torch.distributed.elastic.rendezvous.api import RendezvousHandler
 
 from relkit.errors import UsageProblem
+from relkit.launch.job.service import Job, Service
 from relkit.launch.job.settings import Log
 from relkit.text.whole_number import whole_number
 from relkit.topology import Topology, crossings, rank_order
@@ -89,7 +90,7 @@ def in_order(keys: Sequence[str], places: Mapping[str, Place]) -> list[str]:
     return sorted(keys, key=position)
 
 
-class TopologyRanks:
+class TopologyRanks(Service):
     """One node's part in the numbering.
 
     Args:
@@ -103,6 +104,10 @@ class TopologyRanks:
         self._handler: Any = None
         # Subject -> line, so that a restart repeats nothing.
         self._said: dict[str, str] = {}
+
+    def job_begins(self, job: Job) -> None:
+        """See Service."""
+        self.attach(job.rendezvous)
 
     def attach(self, handler: RendezvousHandler) -> None:
         """Number the nodes of all meetings from now on.

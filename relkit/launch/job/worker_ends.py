@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -132,3 +134,27 @@ def worker_files(context: PContext | None, workers: Sequence[Worker]) -> Mapping
 
 def _path(name: str | None) -> Path | None:
     return Path(name) if name else None
+
+
+def wake_stopped(pids: Iterable[int], number: signal.Signals) -> None:
+    """Signal workers that are stopped: they would ignore it until torch's timeout (30 s) is over.
+
+    Raises:
+        OSError: there is no descriptor left to look at one.
+    """
+    for pid in pids:
+        if procfs.process_state(pid).startswith("T"):
+            signal_group(pid, number)
+            signal_group(pid, signal.SIGCONT)
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Signal a worker and what it has started; nothing where it is gone."""
+    try:
+        # torch starts workers in sessions of their own, so that the group is the worker's.
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)
+    except ProcessLookupError:
+        return

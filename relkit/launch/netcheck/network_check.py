@@ -7,24 +7,23 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from relkit.errors import EXIT_CONVICTED, EXIT_PROBLEM, RelkitError
 from relkit.findings import Report, Status
 from relkit.hosts import NodeSpec, fold
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.settings import Log
+from relkit.launch.job.store_host import own_address
 from relkit.launch.netcheck import bad_node
 from relkit.launch.netcheck.node_info import (
     NodeInfo,
     decode_node_info,
-    holds_store,
     is_loopback,
-    own_address,
-    store_endpoint,
     unique_names,
 )
 from relkit.launch.netcheck.slow_devices import (
@@ -36,6 +35,7 @@ from relkit.launch.netcheck.slow_devices import (
 )
 from relkit.launch.netcheck.store_channel import StoreAgent, StoreChannel, poll_interval_s
 from relkit.launch.netcheck.verdict import decide, how_to_go_on, not_measured
+from relkit.net.operator_secret import derive
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.controller import run_check
 from relkit.netcheck.measure.device_rates import MAX_RATES_S
@@ -52,6 +52,7 @@ NODE_INFO_S = 30.0
 LINKS_S = 600.0
 # How long the node that hosts the store stays, so that all can read the verdict.
 READ_S = 10.0
+_LOOPBACK = "127.0.0.1"
 _OPTIONS = CheckOptions(start_s=20.0, timeout_s=15.0, duration_s=0.3)
 # A pair of processes that import torch, on busy hosts.
 _TORCH_TIMEOUT_S = 90.0
@@ -92,25 +93,6 @@ class CheckSettings:
     argv: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Rendezvous:
-    """One completed rendezvous, as one node sees it.
-
-    Args:
-        mailbox: in the rendezvous store, with a prefix that belongs to this rendezvous.
-        store: the store itself, to see who serves it.
-        local_addr: --local-addr; "" where not given.
-        can_meet_again: the rendezvous lets the rest form a smaller job.
-        key: that all nodes have and that is not in the store; b"" where there is none.
-    """
-
-    mailbox: Mailbox
-    store: object = None
-    local_addr: str = ""
-    can_meet_again: bool = True
-    key: bytes = field(default=b"", repr=False)
-
-
 class NetworkCheck:
     """One node's part in the checks of a job.
 
@@ -127,8 +109,8 @@ class NetworkCheck:
         self._bad_links: str | None = None
         self._options = _options(settings)
 
-    def passed(self, rendezvous: Rendezvous) -> bool:
-        """Check the nodes of this rendezvous; all of them call this.
+    def passed(self, attempt: Attempt) -> bool:
+        """Check the nodes that have met; all of them call this.
 
         Returns:
             True to start workers; False where nodes leave and the rest has to meet again.
@@ -138,13 +120,14 @@ class NetworkCheck:
             TooFewNodes: others are to leave, and the job cannot continue without them.
         """
         bad_links = self._check_links()
-        if rendezvous.mailbox.nodes == 1:
+        mailbox = attempt.mailbox("netcheck")
+        if mailbox.nodes == 1:
             self._log("network check: one node, nothing to measure between nodes")
             if bad_links:
                 self._leave(bad_links)
             return True
         try:
-            return self._check_all(rendezvous, bad_links)
+            return self._check_all(attempt, mailbox, bad_links)
         except ExchangeBroken as error:
             self._log(f"network check: skipped, because {error}")
             return True
@@ -153,28 +136,26 @@ class NetworkCheck:
         """Workers are started: before they are started again, all nodes are measured again."""
         self._passed_check_id = ""
 
-    def _check_all(self, rendezvous: Rendezvous, bad_links: str) -> bool:
-        mailbox = rendezvous.mailbox
-        self._publish_node_info(rendezvous, bad_links)
+    def _check_all(self, attempt: Attempt, mailbox: Mailbox, bad_links: str) -> bool:
+        self._publish_node_info(attempt, mailbox, bad_links)
         if mailbox.node == 0:
             verdict: Mapping[str, Any] = {"lines": ["node 0 could not run it"]}
             try:
-                verdict = self._lead_check(rendezvous)
+                verdict = self._lead_check(attempt, mailbox)
             finally:
                 # Whatever happens on node 0, the others must not wait for it.
                 mailbox.put("verdict", json.dumps(verdict).encode())
         else:
-            verdict = self._serve(rendezvous)
-        return self._follow(rendezvous, verdict)
+            verdict = self._serve(attempt, mailbox)
+        return self._follow(attempt, mailbox, verdict)
 
-    def _follow(self, rendezvous: Rendezvous, verdict: Mapping[str, Any]) -> bool:
+    def _follow(self, attempt: Attempt, mailbox: Mailbox, verdict: Mapping[str, Any]) -> bool:
         """Do what the verdict says for this node."""
-        mailbox = rendezvous.mailbox
         leaving: dict[str, str] = verdict.get("leave") or {}
         mailbox.put(f"read/{mailbox.node}", b"1")
         for line in verdict.get("lines", ()):
             self._log(f"network check: {line}")
-        if leaving and holds_store(rendezvous.store):
+        if leaving and attempt.holds_store:
             everyone = [f"read/{number}" for number in range(mailbox.nodes)]
             _collect(mailbox, everyone, READ_S)
         why = leaving.get(str(mailbox.node))
@@ -210,10 +191,8 @@ class NetworkCheck:
                 self._bad_links = f"its link check failed: {report.findings[0].title}"
         return self._bad_links
 
-    def _publish_node_info(self, rendezvous: Rendezvous, bad_links: str) -> None:
-        mailbox = rendezvous.mailbox
-        host, _ = store_endpoint(rendezvous.store)
-        address = rendezvous.local_addr or own_address(host or "127.0.0.1")
+    def _publish_node_info(self, attempt: Attempt, mailbox: Mailbox, bad_links: str) -> None:
+        address = attempt.address() or own_address(_LOOPBACK)
         mailbox.put(f"first/{mailbox.node}", address.encode())
         if is_loopback(address):
             # This node has the store; its route to the others shows the address they know it by.
@@ -226,19 +205,18 @@ class NetworkCheck:
             name=node_name(),
             address=address,
             passed_check_id=self._passed_check_id,
-            holds_store=holds_store(rendezvous.store),
+            holds_store=attempt.holds_store,
             bad_links=bad_links,
         )
         mailbox.put(f"node-info/{mailbox.node}", node_info.encode())
 
-    def _serve(self, rendezvous: Rendezvous) -> Mapping[str, Any]:
+    def _serve(self, attempt: Attempt, mailbox: Mailbox) -> Mapping[str, Any]:
         """On all nodes but node 0: do what node 0 requests, until its verdict arrives."""
-        mailbox = rendezvous.mailbox
         limit_s = self._node_info_limit_s() + NODE_INFO_S
         notes = _collect(mailbox, ["names", "verdict"], limit_s, enough=1)
         if not notes:
             raise ExchangeBroken(f"node 0 sent nothing for {limit_s:.0f} s")
-        with _agent(rendezvous, notes.get("names", b"{}")):
+        with _agent(attempt, mailbox, notes.get("names", b"{}")):
             notes = _collect(mailbox, ["verdict"], _longest_s(mailbox.nodes, self._options))
         try:
             verdict = parse_json(notes.get("verdict", b""))
@@ -250,9 +228,8 @@ class NetworkCheck:
         # Twice, because one node may have to find its own address first.
         return 2 * NODE_INFO_S + (LINKS_S if self._settings.links else 0.0)
 
-    def _lead_check(self, rendezvous: Rendezvous) -> dict[str, Any]:
+    def _lead_check(self, attempt: Attempt, mailbox: Mailbox) -> dict[str, Any]:
         """On node 0: measure and judge. What goes wrong here must not stop the job."""
-        mailbox = rendezvous.mailbox
         keys = {f"node-info/{number}": number for number in range(mailbox.nodes)}
         notes = _collect(mailbox, list(keys), self._node_info_limit_s())
         node_infos = [
@@ -270,15 +247,16 @@ class NetworkCheck:
                 "lines": ["all nodes passed the last check together; not measured again"],
             }
         try:
-            return self._measure(rendezvous, node_infos)
+            return self._measure(attempt, mailbox, node_infos)
         except ExchangeBroken:
             raise
         except (RelkitError, OSError) as error:
             return {"lines": [f"could not be done: {error}"]}
 
-    def _measure(self, rendezvous: Rendezvous, node_infos: Sequence[NodeInfo]) -> dict[str, Any]:
+    def _measure(
+        self, attempt: Attempt, mailbox: Mailbox, node_infos: Sequence[NodeInfo]
+    ) -> dict[str, Any]:
         started = time.time()
-        mailbox = rendezvous.mailbox
         names = unique_names(node_infos)
         silent = sorted(set(range(mailbox.nodes)) - set(names))
         bad_links = {
@@ -301,7 +279,7 @@ class NetworkCheck:
             thresholds = Thresholds()
             note = json.dumps({str(number): name for number, name in names.items()}).encode()
             mailbox.put("names", note)
-            with _agent(rendezvous, note):
+            with _agent(attempt, mailbox, note):
                 result = run_check(
                     StoreChannel(mailbox, {names[p.number]: p.number for p in node_infos}),
                     nodes,
@@ -333,7 +311,7 @@ class NetworkCheck:
                 mailbox.nodes,
                 len(leave),
                 min_nodes=1 if self.may_replace() else self._settings.min_nodes,
-                can_meet_again=rendezvous.can_meet_again,
+                can_meet_again=attempt.can_meet_again,
                 loses_store=any(p.holds_store and str(p.number) in leave for p in node_infos),
             )
         elif not lines:
@@ -363,16 +341,16 @@ def _longest_s(nodes: int, options: CheckOptions) -> float:
 
 
 @contextmanager
-def _agent(rendezvous: Rendezvous, names: bytes) -> Iterator[None]:
+def _agent(attempt: Attempt, mailbox: Mailbox, names: bytes) -> Iterator[None]:
     """Serve requests of the check in this process, under the name that node 0 gave this node."""
-    mailbox = rendezvous.mailbox
     try:
         name = str(parse_json(names)[str(mailbox.node)])
     except (ValueError, LookupError, TypeError):
         # Node 0 has no request for this node.
         yield
         return
-    agent = StoreAgent(mailbox, mailbox.node, name, handlers(rendezvous.key))
+    key = derive(attempt.key, "netcheck") if attempt.key else b""
+    agent = StoreAgent(mailbox, mailbox.node, name, handlers(key))
     agent.start()
     try:
         yield

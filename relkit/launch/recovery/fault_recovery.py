@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from relkit.launch.job.exit_status import peek_exit
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import ExitStatus
+from relkit.launch.job.worker_ends import signal_group
 from relkit.launch.recovery.persist_host import PersistHost
-from relkit.process import procfs
 from relkit.ttp.save_outcome import EXIT_REFUSED, EXIT_SAVE_FAILED, EXIT_SAVED
 
 # A worker that has not left this long after it was told is not going to.
@@ -104,27 +103,3 @@ def exit_code(persist: PersistHost, ends: Mapping[int, ExitStatus]) -> int:
     # On a node whose controller did not lead, workers have told.
     codes = {end.exit_code for end in ends.values()}
     return next((code for code in _CODES if code in codes), 0)
-
-
-def wake_stopped(pids: Iterable[int], number: signal.Signals) -> None:
-    """Signal workers that are stopped: they would ignore it until torch's timeout (30 s) is over.
-
-    Raises:
-        OSError: there is no descriptor left to look at one.
-    """
-    for pid in pids:
-        if procfs.process_state(pid).startswith("T"):
-            signal_group(pid, number)
-            signal_group(pid, signal.SIGCONT)
-
-
-def signal_group(pid: int, number: signal.Signals) -> None:
-    """Signal a worker and what it has started; nothing where it is gone."""
-    try:
-        # torch starts workers in sessions of their own, so that the group is the worker's.
-        if os.getpgid(pid) == pid:
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)
-    except ProcessLookupError:
-        return

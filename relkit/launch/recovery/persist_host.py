@@ -6,10 +6,11 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 from relkit.errors import RelkitError
-from relkit.launch.job.exchange import ExchangeBroken, Mailbox
+from relkit.launch.job.attempt import Attempt
+from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox
 from relkit.launch.job.settings import Log
 from relkit.launch.recovery.activity import Activity
 from relkit.launch.recovery.persist_folder import PersistFolder
@@ -36,26 +37,6 @@ _CONNECT_S = 3.0
 _OTHER_FILES = MAX_PENDING + 512
 
 
-@dataclass(frozen=True, slots=True)
-class PersistAttempt:
-    """One attempt of the job, as this node sees it.
-
-    Args:
-        mailbox: in the meeting's store, with a prefix of try-to-persist's own.
-        world_size: ranks of the job; attempt: restarts so far.
-        address: of this node on the way to the others; "" on a job of one node.
-        job_id: of the job, by which `relkit ttp` finds it.
-        key: that all nodes have and that is not in the store; b"" where there is none.
-    """
-
-    mailbox: Mailbox
-    world_size: int
-    attempt: int
-    address: str = ""
-    job_id: str = "job"
-    key: bytes = field(default=b"", repr=False)
-
-
 class PersistHost:
     """Hosts a controller (or a backup, or none) for each attempt of a job.
 
@@ -76,25 +57,26 @@ class PersistHost:
         self.limits = limits
         self._say, self._how_it_ended, self._ended = say, how_it_ended, ended
         self._server: Server | None = None
-        self._current: PersistAttempt | None = None
+        self._current: Attempt | None = None
+        self._mailbox: Mailbox = MemoryMailbox()
         self._endpoints: tuple[Endpoint, ...] = ()
         self._secret = b""
         self._pids: dict[int, int] = {}
         self._folder: PersistFolder | None = None
         self._told = False
-        self._status_s = 0.0
-        self._written: dict[str, object] = {}
+        # When the status was made last, monotonic clock; and the one that was written last.
+        self._written: tuple[float, Mapping[str, object]] = (0.0, {})
         self._activity = Activity(limits.overall_s)
         self._file_limit = FileLimit()
 
-    def begin(self, current: PersistAttempt) -> Mapping[str, str]:
+    def begin(self, current: Attempt) -> Mapping[str, str]:
         """Listen, and learn where the others do.
 
         Returns:
             what to add to the workers' environment; nothing where try-to-persist cannot be.
         """
         self._end_attempt()
-        self._current = current
+        self._current, self._mailbox = current, current.mailbox("ttp")
         if self._folder is None:
             self._folder = PersistFolder(current.job_id)
         try:
@@ -105,7 +87,7 @@ class PersistHost:
             return {}
         return to_environment(
             self._endpoints,
-            current.attempt,
+            current.number,
             self.limits.heartbeat_s,
             self._folder.path,
         )
@@ -141,11 +123,11 @@ class PersistHost:
         if self._folder.take_requests():
             self._stop("relkit ttp save asked for it")
         now_s = time.monotonic()
-        if now_s - self._status_s >= _STATUS_S:
-            self._status_s = now_s
+        looked_s, written = self._written
+        if now_s - looked_s >= _STATUS_S:
             status = self._status()
-            if status != self._written and self._folder.write_status(status):
-                self._written = status
+            is_new = status != written and self._folder.write_status(status)
+            self._written = (now_s, status if is_new else written)
 
     def lost(self, rank: int, reason: str) -> None:
         """A worker of this node has ended; the controller hears it twice, and from here first
@@ -196,7 +178,7 @@ class PersistHost:
 
     @property
     def _is_backup(self) -> bool:
-        return self._current is not None and self._current.mailbox.node > 0
+        return self._mailbox.node > 0
 
     def _stop(self, reason: str) -> None:
         if self._server is not None and not self._is_backup:
@@ -205,7 +187,7 @@ class PersistHost:
         # On another node: the controller is told over a link, as ranks tell it.
         for endpoint in self._endpoints[:1]:
             try:
-                attempt = self._current.attempt if self._current else 0
+                attempt = self._current.number if self._current else 0
                 link = connect(endpoint, self._secret, attempt, _CONNECT_S)
                 link.send(Stop(reason))
                 link.close()
@@ -216,9 +198,9 @@ class PersistHost:
         current = self._current
         status: dict[str, object] = {
             "job_id": current.job_id if current else "",
-            "node": current.mailbox.node if current else 0,
+            "node": self._mailbox.node,
             "world_size": current.world_size if current else 0,
-            "attempt": current.attempt if current else 0,
+            "attempt": current.number if current else 0,
             "engaged": self.engaged,
             "role": "none" if self._server is None else "backup" if self._is_backup else "active",
         }
@@ -232,21 +214,21 @@ class PersistHost:
         if self._folder is not None:
             self._folder.clear()
 
-    def _agree(self, current: PersistAttempt) -> tuple[tuple[Endpoint, ...], bytes]:
+    def _agree(self, current: Attempt) -> tuple[tuple[Endpoint, ...], bytes]:
         """Every node learns who listens where; the secret comes from the operator's, or node 0."""
-        mailbox = current.mailbox
+        mailbox = self._mailbox
         if mailbox.nodes == 1:
             secret = secrets.token_bytes(32)
             return (self._listen(current, secret, _LOOPBACK),), secret
         if mailbox.node == 0:
             secret = derive(current.key, "ttp") if current.key else secrets.token_bytes(32)
-            own = str(self._listen(current, secret, current.address))
+            own = str(self._listen(current, secret, current.address()))
             sent = "" if current.key else secret.hex()
             mailbox.put("controller-0", json.dumps([own, sent]).encode())
         first, sent_secret = _controller_note(self._wait_for(mailbox, "controller-0"))
         secret = derive(current.key, "ttp") if current.key else sent_secret
         if 0 < mailbox.node <= BACKUPS:
-            own = str(self._listen(current, secret, current.address))
+            own = str(self._listen(current, secret, current.address()))
             mailbox.put(f"controller-{mailbox.node}", own.encode())
         backups = [
             self._wait_for(mailbox, f"controller-{node}").decode("utf-8", "replace")
@@ -262,15 +244,15 @@ class PersistHost:
             time.sleep(_POLL_S)
         return note
 
-    def _listen(self, current: PersistAttempt, secret: bytes, address: str) -> Endpoint:
+    def _listen(self, current: Attempt, secret: bytes, address: str) -> Endpoint:
         warning = self._file_limit.require(current.world_size + _OTHER_FILES)
         if warning:
             self._say(f"ttp: {warning}")
-        controller = Controller(current.world_size, self.limits, backup=current.mailbox.node > 0)
+        controller = Controller(current.world_size, self.limits, backup=self._is_backup)
         self._server = Server(
             controller,
             secret=secret,
-            attempt=current.attempt,
+            attempt=current.number,
             address=address,
             node=Node(self._pids, self._how_it_ended, self._say, self._activity.excuses),
         )

@@ -12,6 +12,7 @@ from relkit.flash_checkpoint.replicas import COUNT_VARIABLE
 from relkit.flash_checkpoint.replicas import origin as origin_note
 from relkit.flash_checkpoint.replicas.copy_folder import CopyFolder
 from relkit.flash_checkpoint.replicas.origin import Origin
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_notes
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.settings import Log
@@ -20,11 +21,7 @@ from relkit.launch.replicas.plan import sources, targets
 from relkit.launch.replicas.rank_slots import RankSlots
 from relkit.launch.replicas.recovery import HELLO_S, Hello, Recovered, Recovery, own_steps_of
 from relkit.launch.replicas.rounds import Rounds, Task
-from relkit.launch.replicas.settings import (
-    ReplicaAttempt,
-    ReplicaSettings,
-    limit_bytes_per_s,
-)
+from relkit.launch.replicas.settings import ReplicaSettings, limit_bytes_per_s
 from relkit.launch.replicas.wire import RateLimit
 from relkit.net.interface import resolve, route_to
 from relkit.net.operator_secret import derive
@@ -64,7 +61,7 @@ class ReplicaHost:
         """What to add to the workers' environment: what was asked for, also where it cannot be."""
         return {COUNT_VARIABLE: str(self._settings.count)} if self.is_on else {}
 
-    def begin(self, attempt: ReplicaAttempt, folder: Path) -> None:
+    def begin(self, attempt: Attempt, folder: Path) -> None:
         """Begin an attempt of the job: its workers have not been started yet.
 
         Args:
@@ -72,13 +69,14 @@ class ReplicaHost:
         """
         self.end_attempt()
         origin_note.leave(folder, Origin())
-        if attempt.mailbox.nodes == 1:
+        mailbox = attempt.mailbox("replicas")
+        if mailbox.nodes == 1:
             self._log("flash checkpoint: no replicas: the job has one node")
             self.close()
             return
         copies = self._copies = CopyFolder(folder, attempt.world_size)
         try:
-            self._begin(attempt, folder, copies)
+            self._begin(attempt, mailbox, folder, copies)
         # RuntimeError: no thread can be started.
         except (RelkitError, OSError, RuntimeError) as error:
             self._log(f"flash checkpoint: no replicas: {error}")
@@ -102,11 +100,11 @@ class ReplicaHost:
             self._copies.remove()
             self._copies = None
 
-    def _begin(self, attempt: ReplicaAttempt, folder: Path, copies: CopyFolder) -> None:
-        mailbox = attempt.mailbox
+    def _begin(self, attempt: Attempt, mailbox: Mailbox, folder: Path, copies: CopyFolder) -> None:
         secret = _secret(mailbox, attempt.key)
-        slots = RankSlots(folder, sorted(attempt.ranks), attempt.world_size)
-        address = resolve(attempt.address)
+        ranks = sorted(each.rank for each in attempt.ranks)
+        slots = RankSlots(folder, ranks, attempt.world_size)
+        address = resolve(attempt.address())
         door = self._door = Doorway(address, secret, copies, attempt.world_size, self._log)
         peer = Peer(
             mailbox.node, node_name(), _host(), door.address, door.port, tuple(slots.ranks)
@@ -125,7 +123,7 @@ class ReplicaHost:
         origin_note.leave(folder, recovered.origin)
         if mailbox.node == 0:
             self._tell(recovered.origin)
-        self._replicate(attempt, recovered, slots, copies, secret)
+        self._replicate(attempt, mailbox, recovered, slots, copies, secret)
 
     def _tell(self, origin: Origin) -> None:
         if origin.why_not:
@@ -135,7 +133,8 @@ class ReplicaHost:
 
     def _replicate(
         self,
-        attempt: ReplicaAttempt,
+        attempt: Attempt,
+        mailbox: Mailbox,
         recovered: Recovered,
         slots: RankSlots,
         copies: CopyFolder,
@@ -143,7 +142,7 @@ class ReplicaHost:
     ) -> None:
         assert self._door is not None
         peers = {node: hello.peer for node, hello in recovered.hellos.items()}
-        node, count = attempt.mailbox.node, self._settings.count
+        node, count = mailbox.node, self._settings.count
         counts = {hello.count for hello in recovered.hellos.values()}
         if len(counts) > 1:
             raise ExchangeBroken(f"--replica-count differs between the nodes: {sorted(counts)}")
@@ -171,7 +170,7 @@ class ReplicaHost:
             at_most = f", at most {limit / 1e6:,.3g} MB/s" if limit else ""
             self._log(f"flash checkpoint: replicas of ranks {ranks} go to {to}{at_most}")
         task = Task(
-            attempt.mailbox, attempt.world_size, secret, [peers[n] for n in chosen],
+            mailbox, attempt.world_size, secret, [peers[n] for n in chosen],
             RateLimit(limit, self._door.stop.wait),
         )  # fmt: skip
         self._rounds = Rounds(task, slots, copies, recovered.keep, self._door.stop, self._log)

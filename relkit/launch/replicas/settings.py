@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
-
-from relkit.launch.job.exchange import Mailbox
+from dataclasses import dataclass
 
 # Of the link, where its speed is known; else so many MB/s.
 LINK_SHARE, UNKNOWN_LINK_MB_PER_S = 0.1, 100.0
@@ -24,23 +21,6 @@ class ReplicaSettings:
     count: int = 0
     max_mb_per_s: float = -1.0
     timeout_s: float = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaAttempt:
-    """One attempt of the job, as this node sees it.
-
-    Args:
-        mailbox: to the other nodes, with a prefix of its own; ranks: of this node.
-        world_size: ranks of the job; address: of this node on the way to the others.
-        key: that all nodes have and that is not in the store; b"" where there is none.
-    """
-
-    mailbox: Mailbox
-    ranks: Collection[int]
-    world_size: int
-    address: str = ""
-    key: bytes = field(default=b"", repr=False)
 
 
 def limit_bytes_per_s(settings: ReplicaSettings, link_mbps: int) -> float:

@@ -13,6 +13,8 @@ from typing import Any
 
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
+from relkit.launch.job.service import MeetAgain
+
 # From one look at the store to the next: at first, and at most, s. Heartbeats go out in between.
 _FIRST_S, _MAX_PAUSE_S = 0.01, 0.25
 # How often it is seen whether all nodes are still there, s.
@@ -21,7 +23,7 @@ _NODES_S = 1.0
 _BATCH = 512
 
 
-class MeetingBroken(Exception):
+class MeetingBroken(MeetAgain):
     """A node of a meeting was lost before the workers could start: the others meet again."""
 
 

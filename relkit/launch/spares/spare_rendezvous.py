@@ -29,7 +29,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 )
 
 from relkit.launch.job.settings import Log
-from relkit.launch.netcheck.node_info import holds_store, store_endpoint
+from relkit.launch.job.store_host import holds_store, store_endpoint
 from relkit.launch.spares.dead_nodes import DeadNodes
 from relkit.launch.spares.first_exchange import FirstExchange
 from relkit.launch.spares.host_probes import HostProbes

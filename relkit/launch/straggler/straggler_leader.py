@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from relkit.errors import BadInputFile
+from relkit.launch.job.attempt import Attempt
+from relkit.launch.job.exchange import Mailbox
 from relkit.launch.job.settings import Log
 from relkit.launch.straggler.exclusion import Exclusion
 from relkit.launch.straggler.history_publisher import HistoryPublisher
-from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.step_ring import StepReceiver
 from relkit.launch.straggler.verdict_announcer import MIN_COST_S, VerdictAnnouncer
 from relkit.straggler.edge_traffic import EdgeTraffic
@@ -31,6 +32,7 @@ class StragglerLeader:
 
     Args:
         attempt, job_dir: what it watches.
+        mailbox: to the other nodes.
         settings: those that hold.
         timeline: folder that keeps the evidence.
         log: one line to the terminal.
@@ -41,7 +43,8 @@ class StragglerLeader:
 
     def __init__(
         self,
-        attempt: JobAttempt,
+        attempt: Attempt,
+        mailbox: Mailbox,
         job_dir: Path,
         settings: Control,
         timeline: Path,
@@ -52,14 +55,14 @@ class StragglerLeader:
         local: StepSource,
     ) -> None:
         self._attempt, self._settings, self._log = attempt, settings, log
-        self._local = local
+        self._local, self._mailbox = local, mailbox
         self._past = tuple(past)
         self._scorer: OnlineScorer | None = None
-        self._receiver = StepReceiver(attempt.mailbox, attempt.world_size)
+        self._receiver = StepReceiver(mailbox, attempt.world_size)
         self._announcer = VerdictAnnouncer(attempt.job_id, self._receiver.host_of, log)
         self._publisher = HistoryPublisher(job_dir, timeline)
         self._control_file = ControlFile(job_dir, log)
-        self._exclusion = Exclusion(min_nodes, attempt.mailbox.nodes, attempt.restarts_left)
+        self._exclusion = Exclusion(min_nodes, mailbox.nodes, attempt.restarts_left)
         # Why nobody was excluded, or who was: each is logged once.
         self._logged: set[str] = set()
 
@@ -157,13 +160,13 @@ class StragglerLeader:
         if order is not None:
             # First the evidence: the order ends this attempt.
             self._publisher.keep_exclusion(self._history())
-            self._attempt.mailbox.put("leave", order.encode())
+            self._mailbox.put("leave", order.encode())
         if why not in self._logged:
             self._logged.add(why)
             self._log(f"straggler: {why}")
 
     def _holds_store(self, node: int) -> bool:
-        return self._attempt.mailbox.get(f"store/{node}") is not None
+        return self._mailbox.get(f"store/{node}") is not None
 
     def _history(self, *, ended: bool = False) -> History:
         assert self._scorer is not None
@@ -176,9 +179,9 @@ class StragglerLeader:
         return self._scorer.history(notes, loads, ended=ended)
 
     def _send_settings(self) -> None:
-        if self._attempt.mailbox.nodes > 1:
+        if self._mailbox.nodes > 1:
             plain = json.dumps(self._settings.to_json())
-            self._attempt.mailbox.put("control", plain.encode())
+            self._mailbox.put("control", plain.encode())
 
     def _warn_of_impossible_exclusion(self) -> None:
         why = self._exclusion.impossible

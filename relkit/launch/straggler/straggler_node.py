@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from relkit.launch.job.attempt import Attempt
+from relkit.launch.job.exchange import Mailbox
 from relkit.launch.job.settings import Log
 from relkit.launch.straggler.edge_reports import EdgeLooker
 from relkit.launch.straggler.exclusion import Order, decode_order
-from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.poll_interval import PollInterval
 from relkit.launch.straggler.step_ring import StepSender
 from relkit.launch.straggler.straggler_leader import StragglerLeader
@@ -48,6 +49,7 @@ class StragglerNode:
 
     Args:
         attempt, job_dir: what it watches.
+        mailbox: to the other nodes, for this thread alone.
         settings: to begin with.
         timeline: folder that keeps the evidence.
         log: one line to the terminal.
@@ -58,7 +60,8 @@ class StragglerNode:
 
     def __init__(
         self,
-        attempt: JobAttempt,
+        attempt: Attempt,
+        mailbox: Mailbox,
         job_dir: Path,
         settings: Control,
         timeline: Path,
@@ -68,19 +71,20 @@ class StragglerNode:
         past: Sequence[RaisedVerdict] = (),
         source: Callable[[Path, str], NodeSource] = NodeCollector,
     ) -> None:
-        self._attempt, self._log, self.settings = attempt, log, settings
+        self._attempt, self._mailbox = attempt, mailbox
+        self._log, self.settings = log, settings
         self.order: Order | None = None
         self._collector = source(job_dir, attempt.host)
         self._looker = EdgeLooker(log)
-        self._sender = StepSender(attempt.mailbox, attempt.host)
+        self._sender = StepSender(mailbox, attempt.host)
         self._poll_interval = PollInterval()
         self._begun = False
         self._first_look_s: float | None = None
         self._past = tuple(past)
         self.leader: StragglerLeader | None = None
-        if attempt.mailbox.node == 0:
+        if mailbox.node == 0:
             self.leader = StragglerLeader(
-                attempt, job_dir, settings, timeline, log,
+                attempt, mailbox, job_dir, settings, timeline, log,
                 min_nodes=min_nodes, past=past, local=self._collector,
             )  # fmt: skip
 
@@ -92,7 +96,7 @@ class StragglerNode:
     @property
     def ordered_away(self) -> bool:
         """It is this node that is to leave."""
-        return self.order is not None and self.order.node == self._attempt.mailbox.node
+        return self.order is not None and self.order.node == self._mailbox.node
 
     @property
     def past(self) -> tuple[RaisedVerdict, ...]:
@@ -116,7 +120,7 @@ class StragglerNode:
         """
         self._begin()
         self._take_settings(now_s)
-        several_nodes = self._attempt.mailbox.nodes > 1
+        several_nodes = self._mailbox.nodes > 1
         if self.leader is not None:
             self.leader.look_for_readers()
         if self.settings.mode is Mode.OFF:
@@ -131,7 +135,7 @@ class StragglerNode:
         else:
             self.leader.take(records, sent, now_s)
         if self.order is None and several_nodes:
-            self.order = decode_order(self._attempt.mailbox.get("leave"))
+            self.order = decode_order(self._mailbox.get("leave"))
         self._poll_interval.next_s(fill=self._collector.fill, wanted=self._is_wanted(now_s))
 
     def close(self, now_s: float) -> None:
@@ -147,14 +151,14 @@ class StragglerNode:
     def _is_wanted(self, now_s: float) -> bool:
         """Somebody waits for what is seen: a person, another node, or a verdict that is near."""
         self._first_look_s = now_s if self._first_look_s is None else self._first_look_s
-        if self._attempt.mailbox.nodes > 1 or now_s - self._first_look_s < _FIRST_S:
+        if self._mailbox.nodes > 1 or now_s - self._first_look_s < _FIRST_S:
             return True
         return self.leader is not None and self.leader.is_wanted
 
     def _begin(self) -> None:
         if self._begun:
             return
-        mailbox = self._attempt.mailbox
+        mailbox = self._mailbox
         if mailbox.nodes > 1 and self._attempt.holds_store:
             mailbox.put(f"store/{mailbox.node}", b"here")
         if self.leader is not None:
@@ -165,7 +169,7 @@ class StragglerNode:
         asked = self.settings
         if self.leader is not None:
             asked = self.leader.asked_settings()
-        elif (note := self._attempt.mailbox.get("control")) is not None:
+        elif (note := self._mailbox.get("control")) is not None:
             with contextlib.suppress(ValueError):
                 asked = control.from_json(parse_json(note), self.settings)
         if asked == self.settings:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relkit.errors import RelkitError
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log
-from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.poll_interval import QUICK_S
 from relkit.process.interruptible_wait import is_set_within
 from relkit.straggler.history_types import RaisedVerdict
@@ -56,7 +56,7 @@ class Stragglers:
         self._past: tuple[RaisedVerdict, ...] = ()
         # What the launcher wants, in order: an attempt to watch, or an event to set when none is
         # watched any more.
-        self._wanted: deque[JobAttempt | threading.Event] = deque()
+        self._wanted: deque[tuple[Attempt, Mailbox] | threading.Event] = deque()
         self._wake = threading.Event()
         self._closing = False
         self._first = True
@@ -80,12 +80,16 @@ class Stragglers:
                 (job_dir / control.FILE).unlink(missing_ok=True)
         self._first = False
 
-    def begin(self, attempt: JobAttempt) -> None:
-        """Watch a new attempt."""
+    def begin(self, attempt: Attempt, mailbox: Mailbox) -> None:
+        """Watch a new attempt.
+
+        Args:
+            mailbox: to the other nodes, for the thread alone.
+        """
         if attempt.job_dir is None or self._closing:
             return
-        self._mailbox = attempt.mailbox
-        self._wanted.append(attempt)
+        self._mailbox = mailbox
+        self._wanted.append((attempt, mailbox))
         self._wake.set()
         if not self._thread.is_alive():
             with contextlib.suppress(RuntimeError):
@@ -129,7 +133,7 @@ class Stragglers:
         while True:
             with self._logged_once():
                 while self._wanted:
-                    if isinstance(self._wanted[0], JobAttempt):
+                    if not isinstance(self._wanted[0], threading.Event):
                         # What cannot be loaded now may be later. Not at the top: the workers would
                         # start later for it.
                         import relkit.launch.straggler.straggler_node  # noqa: F401
@@ -151,7 +155,7 @@ class Stragglers:
                 break
         self._wake.clear()
 
-    def _take(self, wanted: JobAttempt | threading.Event) -> None:
+    def _take(self, wanted: tuple[Attempt, Mailbox] | threading.Event) -> None:
         if isinstance(wanted, threading.Event):
             try:
                 self._end()
@@ -161,10 +165,11 @@ class Stragglers:
         from relkit.launch.straggler.straggler_node import StragglerNode
 
         self._end()
-        job_dir = wanted.job_dir
+        attempt, mailbox = wanted
+        job_dir = attempt.job_dir
         assert job_dir is not None
         self._node = StragglerNode(
-            wanted, job_dir, self._settings, self._timeline, self._log,
+            attempt, mailbox, job_dir, self._settings, self._timeline, self._log,
             min_nodes=self.min_nodes, past=self._past,
         )  # fmt: skip
 

@@ -13,8 +13,8 @@ import pytest
 
 from relkit.errors import UsageProblem
 from relkit.launch import run_command
+from relkit.launch.elastic.added_environment import added_environment
 from relkit.launch.job import exit_status
-from relkit.launch.job.added_environment import added_environment
 from relkit.launch.job.settings import ExitStatus
 from relkit.launch.run_command import Leadership
 from relkit.process import procfs

@@ -25,17 +25,18 @@ ALLOWED: Mapping[str, str] = {
         "ground commands.launch_parts commands.shared commands.subcommands relkit.accounting "
         "relkit.checkpoint relkit.doctor relkit.flash_checkpoint relkit.fleet "
         "relkit.flight_recorder relkit.hang.collect relkit.hang_picture relkit.launch "
-        "relkit.launch.flash_checkpoint relkit.launch.job relkit.launch.peers "
-        "relkit.launch.recovery relkit.launch.straggler relkit.linkcheck relkit.net "
-        "relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
-        "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.straggler.transport "
-        "relkit.ttp relkit.why reports reports.hangs reports.networks"
+        "relkit.launch.job relkit.launch.peers relkit.launch.recovery relkit.linkcheck "
+        "relkit.net relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
+        "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.ttp relkit.why "
+        "reports reports.hangs reports.networks"
     ),
     "commands.launch_parts": (
-        "ground commands.shared relkit.accounting relkit.flash_checkpoint.replicas relkit.launch "
-        "relkit.launch.accounting relkit.launch.flash_checkpoint relkit.launch.job "
-        "relkit.launch.netcheck relkit.launch.peers relkit.launch.recovery relkit.launch.replicas "
-        "relkit.launch.spares relkit.linkcheck relkit.netcheck.measure.probes "
+        "ground commands.shared relkit.accounting relkit.flash_checkpoint.replicas "
+        "relkit.launch relkit.launch.accounting relkit.launch.elastic "
+        "relkit.launch.flash_checkpoint relkit.launch.hang relkit.launch.job "
+        "relkit.launch.netcheck relkit.launch.peers relkit.launch.recovery "
+        "relkit.launch.replicas relkit.launch.spares relkit.launch.straggler "
+        "relkit.launch.warm_standby relkit.linkcheck relkit.net relkit.netcheck.measure.probes "
         "relkit.straggler.transport relkit.ttp reports"
     ),
     "commands.shared": (
@@ -88,25 +89,24 @@ ALLOWED: Mapping[str, str] = {
     "relkit.hang_picture": "ground relkit.flight_recorder relkit.hang relkit.hook relkit.stacks",
     "relkit.hook": "ground relkit.accounting",
     "relkit.launch": (
-        "ground relkit.accounting relkit.bootstrap relkit.launch.accounting "
-        "relkit.launch.control relkit.launch.flash_checkpoint relkit.launch.hang "
-        "relkit.launch.job relkit.launch.netcheck relkit.launch.recovery relkit.launch.spares "
-        "relkit.launch.straggler relkit.launch.warm_standby relkit.net relkit.post_mortem"
+        "ground relkit.launch.elastic relkit.launch.hang relkit.launch.job relkit.post_mortem"
     ),
     "relkit.launch.accounting": (
         "ground relkit.accounting relkit.hang.suspicion relkit.hook relkit.launch.job"
     ),
     "relkit.launch.control": "ground relkit.launch.job relkit.net",
+    "relkit.launch.elastic": "ground relkit.launch.job relkit.net relkit.post_mortem",
     "relkit.launch.flash_checkpoint": (
         "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.on_disk "
         "relkit.flash_checkpoint.sharded relkit.flash_checkpoint.slots relkit.launch.job "
         "relkit.launch.replicas"
     ),
     "relkit.launch.hang": (
-        "ground relkit.flight_recorder relkit.hang relkit.hang.columns relkit.hang.detection "
-        "relkit.hang.links relkit.hang.live_sources relkit.hang.suspicion relkit.hook "
-        "relkit.launch.hang.links relkit.launch.job relkit.nccl_ras relkit.post_mortem "
-        "relkit.stacks relkit.stacks.dump relkit.stacks.engines"
+        "ground relkit.bootstrap relkit.flight_recorder relkit.hang relkit.hang.columns "
+        "relkit.hang.detection relkit.hang.links relkit.hang.live_sources relkit.hang.suspicion "
+        "relkit.hook relkit.launch.control relkit.launch.hang.links relkit.launch.job "
+        "relkit.nccl_ras relkit.post_mortem relkit.stacks relkit.stacks.dump "
+        "relkit.stacks.engines"
     ),
     "relkit.launch.hang.links": (
         "ground relkit.hang.links relkit.launch.job relkit.net relkit.netcheck "
@@ -126,7 +126,7 @@ ALLOWED: Mapping[str, str] = {
     ),
     "relkit.launch.peers": "ground",
     "relkit.launch.recovery": "ground relkit.hook relkit.launch.job relkit.net relkit.ttp",
-    "relkit.launch.spares": "ground relkit.launch.job relkit.launch.netcheck relkit.net",
+    "relkit.launch.spares": "ground relkit.launch.job relkit.net",
     "relkit.launch.straggler": (
         "ground relkit.launch.job relkit.straggler relkit.straggler.collect "
         "relkit.straggler.present relkit.straggler.score relkit.straggler.transport"

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from relkit.errors import BadInputFile
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
 from relkit.launch.job.settings import LocalRank
 from relkit.launch.straggler.edge_reports import EdgeLooker, EdgeReports
 from relkit.launch.straggler.history_publisher import EXCLUDED
-from relkit.launch.straggler.job_attempt import JobAttempt
 from relkit.launch.straggler.poll_interval import QUICK_S, SELDOM_S
 from relkit.launch.straggler.straggler_node import StragglerNode
 from relkit.launch.straggler.straggler_thread import Stragglers
@@ -94,14 +94,14 @@ class Job:
                 ]
             )
             self.sources.append(told)
-            attempt = JobAttempt(
-                "j", RANKS, self.folder, MemoryMailbox(node, nodes, notes),
-                [LocalRank(rank, 1) for rank in mine], f"h{node}",
+            attempt = Attempt(
+                "j", RANKS, tuple(LocalRank(rank, 1) for rank in mine), host=f"h{node}",
                 restarts_left=restarts_left, holds_store=node == 0,
             )  # fmt: skip
             self.nodes.append(
                 StragglerNode(
                     attempt,
+                    MemoryMailbox(node, nodes, notes),
                     self.folder,
                     Control(mode),
                     self.timeline,
@@ -293,7 +293,7 @@ def test_a_problem_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     watcher = Stragglers(Control(), tmp_path / "t", said.append)
     mailbox = Broken(1, 2)
-    watcher.begin(JobAttempt("j", 2, tmp_path, mailbox, []))
+    watcher.begin(Attempt("j", 2, job_dir=tmp_path), mailbox)
     assert mailbox.asked.wait(10)
     watcher.pause()
     assert watcher.leaves() == watcher.other_leaves() == ""
@@ -304,7 +304,7 @@ def test_a_problem_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
 def test_a_store_that_hangs_does_not_hold_the_launcher_up(tmp_path: Path) -> None:
     watcher = Stragglers(Control(), tmp_path / "t", lambda _line: None)
     mailbox = Stuck(1, 2)
-    watcher.begin(JobAttempt("j", 2, tmp_path, mailbox, []))
+    watcher.begin(Attempt("j", 2, job_dir=tmp_path), mailbox)
     assert mailbox.asked.wait(10)
     watcher.pause(timeout_s=0.05)
     # It came back while the store was still stuck.
@@ -329,7 +329,7 @@ def test_settings_of_an_earlier_job_are_forgotten_those_of_this_one_hold(tmp_pat
     assert control.read(job_dir, Control(Mode.OFF)).mode is Mode.OFF
     # Asked for when the job is said to be watched, and the thread has not come to it yet.
     control.write(job_dir, {"mode": "warn"})
-    watcher.begin(JobAttempt("j", 2, job_dir, MemoryMailbox(), []))
+    watcher.begin(Attempt("j", 2, job_dir=job_dir), MemoryMailbox())
     assert taken.wait(10)
     # A later attempt is of the same job.
     watcher.forget_earlier_job(job_dir, 0)
@@ -346,7 +346,7 @@ def test_another_node_does_not_forget_for_the_first(tmp_path: Path) -> None:
 
 def test_without_a_hook_nobody_looks(tmp_path: Path) -> None:
     watcher = Stragglers(Control(), tmp_path, lambda _line: None)
-    watcher.begin(JobAttempt("j", 1, None, MemoryMailbox(), []))
+    watcher.begin(Attempt("j"), MemoryMailbox())
     watcher.pause()
     watcher.close()
     assert watcher.leaves() == ""

@@ -21,11 +21,11 @@ from relkit.hook.model import OpKind
 from relkit.launch.accounting.accounts import (
     Accounts,
     Fault,
-    StartedAttempt,
     fault_elsewhere,
     fault_of,
 )
 from relkit.launch.accounting.progress import Progress, StepSeen
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exit_status import how_rank_ended
 from relkit.launch.job.settings import ExitStatus, LocalRank
 from tests.unit.hook.test_event_reader import Ring
@@ -94,7 +94,6 @@ class Launcher:
             journal_at(folder / "j" / "1-1.journal"), self.said.append, self.ended.append, clock
         )
         self.accounts.begin("job")
-        self.accounts.noting(lambda _job_id, _processes: (self.folder, {}))("job", 1)
 
     @property
     def records(self) -> Sequence[Record]:
@@ -108,7 +107,8 @@ class Launcher:
     def start(self, number: int = 0) -> None:
         self.accounts.starts()
         self.clock.now_s += 1
-        self.accounts.started(StartedAttempt(number, 0, 1, 1, (LocalRank(0, 7),)))
+        ranks = (LocalRank(0, 7),)
+        self.accounts.started(Attempt("job", 1, ranks, number, job_dir=self.folder), 0)
 
     def steps(self, *numbers: int) -> None:
         for number in numbers:

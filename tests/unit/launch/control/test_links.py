@@ -13,9 +13,9 @@ import zmq
 from zmq.utils import z85
 
 from relkit.launch.control.frame import BeatDown, BeatUp, Note, decode, encode
-from relkit.launch.control.join import LinkRendezvous
 from relkit.launch.control.links import Links
 from relkit.launch.control.sockets import LinkSockets
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
 from relkit.net.operator_secret import derive
 from tests.patience import PATIENCE
@@ -33,7 +33,8 @@ def joined(nodes: int, fan_in: int = 32, session: bytes = b"") -> Iterator[list[
     logged: list[str] = []
     launchers = [
         Links(
-            LinkRendezvous(MemoryMailbox(node, nodes, store), lambda _: LOOPBACK, session),
+            Attempt("job", key=session, own_address=lambda _: LOOPBACK),
+            MemoryMailbox(node, nodes, store),
             logged.append,
             fan_in,
         )
@@ -142,7 +143,7 @@ def test_a_neighbour_without_the_key_gets_nothing_and_gives_nothing() -> None:
         launchers[1].put("node/1", b"1")
         until(lambda: launchers[0].get("node/1"))
         launchers[0].put("incident/0", b"asked")
-        notes = launchers[0]._rendezvous.mailbox.get("at/0")
+        notes = launchers[0]._join.args[1].get("at/0")
         assert notes is not None
         port = json.loads(notes)["port"]
         stranger = LinkSockets()
@@ -192,7 +193,7 @@ def test_a_store_that_does_not_answer_leaves_no_links_and_blocks_nobody() -> Non
             raise ExchangeBroken("the rendezvous store failed: gone")
 
     logged: list[str] = []
-    only = Links(LinkRendezvous(Dead(0, 2), lambda _: LOOPBACK), logged.append)
+    only = Links(Attempt("job", own_address=lambda _: LOOPBACK), Dead(0, 2), logged.append)
 
     def is_broken() -> bool:
         try:
@@ -216,7 +217,8 @@ def test_a_host_whose_name_means_its_loopback_takes_the_way_to_the_others() -> N
         asked.append(peer)
         return LOOPBACK if not peer else "127.0.0.2"
 
-    first = Links(LinkRendezvous(MemoryMailbox(0, 2, store), own_address), lambda _: None)
+    attempt = Attempt("job", own_address=own_address)
+    first = Links(attempt, MemoryMailbox(0, 2, store), lambda _: None)
     try:
         # The other one says that it is reached by an address of the net.
         store["route/1"] = b'{"address": "192.0.2.7"}'
@@ -232,10 +234,9 @@ def test_a_job_of_one_node_and_a_command_that_starts_none_load_nothing_of_it() -
     code = (
         "import sys, relkit.launch.job_run\n"
         "from relkit.launch.control.job_links import JobLinks\n"
-        "from relkit.launch.control.join import LinkRendezvous\n"
-        "from relkit.launch.job.exchange import MemoryMailbox\n"
+        "from relkit.launch.job.attempt import Attempt\n"
         "links = JobLinks(print)\n"
-        "links.begin(LinkRendezvous(MemoryMailbox(), str))\n"
+        "links.begin(Attempt('job'))\n"
         "links.close()\n"
         "print('zmq' in sys.modules)"
     )

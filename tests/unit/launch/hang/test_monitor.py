@@ -10,9 +10,10 @@ import pytest
 
 from relkit.hang.model import RankView
 from relkit.launch.hang import monitor as module
-from relkit.launch.hang.attempt import WatchedAttempt
+from relkit.launch.hang.attempt import WatchedRanks
 from relkit.launch.hang.monitor import MAX_RESTARTS, Monitor
 from relkit.launch.hang.observe import Observer
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import MonitorSettings
@@ -60,8 +61,8 @@ def monitor(lines: queue.Queue[str]) -> Iterator[Monitor]:
     monitor.close()
 
 
-def attempt(observer: Observer) -> WatchedAttempt:
-    return WatchedAttempt("job", 2, observer, MemoryMailbox(), lambda: (), dict)
+def attempt(observer: Observer) -> WatchedRanks:
+    return WatchedRanks(Attempt("job", 2), observer, MemoryMailbox(), lambda: (), dict)
 
 
 def test_an_unexpected_error_is_logged_and_monitoring_goes_on(
@@ -115,7 +116,7 @@ def test_the_end_waits_for_a_report_although_the_store_does_not_answer() -> None
         log=lambda _: None,
     )
     observer = FailingObserver(lambda _: None)
-    monitor.begin(WatchedAttempt("job", 2, observer, Stuck(), lambda: (), dict))
+    monitor.begin(WatchedRanks(Attempt("job", 2), observer, Stuck(), lambda: (), dict))
     monitor.failed("rank 0 failed")
     assert writes.wait(WAIT_S)
     monitor.pause()

@@ -10,7 +10,7 @@ from relkit.errors import BadDump
 from relkit.hang.model import RankView
 from relkit.hook.model import HookState, Op, OpKind
 from relkit.launch.hang import codec
-from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.attempt import WatchedRanks, WatchState
 from relkit.launch.hang.follower import WatchFollower
 from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.monitor import Monitor, tick_interval_s
@@ -22,6 +22,7 @@ from relkit.launch.hang.remote_views import (
     share_every_s,
 )
 from relkit.launch.hang.watch import Watch
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import MonitorSettings
@@ -34,7 +35,7 @@ def two_ends(nodes: int = 2) -> tuple[RemoteViews, WatchFollower, dict[str, byte
     """Node 0's view of node 1, what node 1 does for it, and the notes between them."""
     notes: dict[str, bytes] = {}
     mailbox = MemoryMailbox(1, nodes, notes)
-    attempt = WatchedAttempt("job", 4, Observer(None), mailbox, lambda: (), dict)
+    attempt = WatchedRanks(Attempt("job", 4), Observer(None), mailbox, lambda: (), dict)
     checks = LinkChecks(mailbox, print, is_asked_for=False)
     follower = WatchFollower(
         attempt, WatchState(), checks=checks, write_dumps=lambda _: None, log=print
@@ -149,7 +150,7 @@ def test_a_report_alone_asks_nothing_of_the_launcher() -> None:
             log=print,
         )
         assert monitor.action() is None
-        attempt = WatchedAttempt("job", 2, Observer(None), MemoryMailbox(), lambda: (), dict)
+        attempt = WatchedRanks(Attempt("job", 2), Observer(None), MemoryMailbox(), lambda: (), dict)
         monitor._watch = Watch(
             attempt, monitor._settings, publish=lambda *_: None, write_dumps=lambda _: None,
             log=print,

@@ -12,9 +12,10 @@ from relkit.accounting.suspicions import Suspicions as Noted
 from relkit.accounting.suspicions import suspicions_in
 from relkit.hang.model import RankView
 from relkit.launch.accounting.accounts import Accounts
-from relkit.launch.hang.attempt import MAX_TURNS, WatchedAttempt, WatchState
+from relkit.launch.hang.attempt import MAX_TURNS, WatchedRanks, WatchState
 from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.suspicions import LINE_EVERY_S, Suspicions
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import MemoryMailbox
 from tests.unit.hang.suspicion.loops import Loop
 
@@ -44,9 +45,8 @@ class Watched(Loop):
         super().__post_init__()
         self.state = WatchState()
         self.observer = CloseObserver(self)
-        attempt = WatchedAttempt(
-            "job",
-            self.world,
+        attempt = WatchedRanks(
+            Attempt("job", self.world),
             self.observer,
             MemoryMailbox(0, self.nodes, {}) if self.nodes > 1 else MemoryMailbox(),
             ranks=list,

@@ -9,9 +9,10 @@ import pytest
 
 from relkit.hang.model import HangVerdict, RankView
 from relkit.launch.hang import codec, follower, incident
-from relkit.launch.hang.attempt import WatchedAttempt
+from relkit.launch.hang.attempt import WatchedRanks
 from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.watch import ALONE_AFTER_S, MIN_UNSEEN_S, Watch
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
 from relkit.launch.job.on_hang import OnHang
 from relkit.stacks.model import RankDump
@@ -100,10 +101,10 @@ def test_who_ends_during_the_capture_is_judged_by_how_it_ended(
     if nodes == 2:
         watches = two_nodes(job)
         gather_with(watches[1], job, monkeypatch)
-    captured = WatchedAttempt.capture
+    captured = WatchedRanks.capture
 
     def capture(
-        attempt: WatchedAttempt,
+        attempt: WatchedRanks,
         views: Sequence[RankView],
         deadline_s: float,
         *,
@@ -116,7 +117,7 @@ def test_who_ends_during_the_capture_is_judged_by_how_it_ended(
             job.ended[3] = 4
         return dumps
 
-    monkeypatch.setattr(WatchedAttempt, "capture", capture)
+    monkeypatch.setattr(WatchedRanks, "capture", capture)
     job.run(3, *watches)
     job.ended[0] = -6
     watches[0].fail("rank 0 (pid 1000) was killed by SIGABRT")
@@ -389,8 +390,8 @@ def test_ranks_without_a_recorder_are_reported_once_there_was_time_for_one() -> 
 
 
 def test_a_known_world_size_beats_what_recorders_say() -> None:
-    attempt = WatchedAttempt("job", 16, Observer(None), MemoryMailbox(), lambda: (), dict)
+    attempt = WatchedRanks(Attempt("job", 16), Observer(None), MemoryMailbox(), lambda: (), dict)
     views = [view(0, 1.0), replace(view(6, 1.0), hook=None)]
     assert attempt.world_size_of(views) == 16
-    assert replace(attempt, world_size=0).world_size_of(views) == 7
-    assert replace(attempt, world_size=0).world_size_of(views[:1]) == 4
+    assert replace(attempt, attempt=Attempt("job", 0)).world_size_of(views) == 7
+    assert replace(attempt, attempt=Attempt("job", 0)).world_size_of(views[:1]) == 4

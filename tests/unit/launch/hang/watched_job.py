@@ -12,9 +12,10 @@ from relkit.findings import Report
 from relkit.hang.model import HangVerdict, JobView, RankView
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.launch.hang import incident, leader
-from relkit.launch.hang.attempt import WatchedAttempt
+from relkit.launch.hang.attempt import WatchedRanks
 from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.watch import Watch
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import LedMailbox
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import LocalRank, MonitorSettings
@@ -118,9 +119,8 @@ class Job:
     def watch(
         self, mailbox: LedMailbox, ranks: Sequence[int], on_hang: OnHang = OnHang.ABORT
     ) -> Watch:
-        attempt = WatchedAttempt(
-            job_id="job",
-            world_size=4,
+        attempt = WatchedRanks(
+            Attempt("job", 4),
             observer=FakeObserver(lambda: self.look(ranks), self.full),
             mailbox=mailbox,
             ranks=lambda: [LocalRank(rank, 1000 + rank) for rank in ranks],

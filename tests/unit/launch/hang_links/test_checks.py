@@ -12,12 +12,13 @@ import pytest
 from relkit.hang.links.health import health_of
 from relkit.hang.links.model import Health, Suspects
 from relkit.launch.hang import codec
-from relkit.launch.hang.attempt import WatchedAttempt, WatchState
+from relkit.launch.hang.attempt import WatchedRanks, WatchState
 from relkit.launch.hang.follower import FAILURE_PATIENCE_S, WatchFollower
 from relkit.launch.hang.links import checks, node_part, notes
 from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.links.notes import Listening
 from relkit.launch.hang.observe import Observer
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import LauncherAddress, MemoryMailbox
 from relkit.ranks import RankSet
 from tests.patience import PATIENCE
@@ -217,7 +218,7 @@ def test_a_leader_that_measures_is_not_given_up(is_measuring: bool) -> None:
     job = Launchers(4)
     mailbox = job.mailboxes[1]
     state = WatchState()
-    attempt = WatchedAttempt("job", 4, Observer(None), mailbox, lambda: (), dict)
+    attempt = WatchedRanks(Attempt("job", 4), Observer(None), mailbox, lambda: (), dict)
     follower = WatchFollower(
         attempt, state, checks=job.checks(1), write_dumps=lambda _: None, log=job.logged.append
     )

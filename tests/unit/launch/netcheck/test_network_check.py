@@ -17,16 +17,16 @@ from relkit.errors import RelkitError, UsageProblem
 from relkit.findings import Finding, Report, Status
 from relkit.fleet.agent import Request
 from relkit.hosts import NodeSpec
-from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox, StoreMailbox
+from relkit.launch.job.attempt import Attempt
+from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
+from relkit.launch.job.store_host import listens_on, store_endpoint
 from relkit.launch.netcheck import network_check as module
 from relkit.launch.netcheck.network_check import (
     CheckSettings,
     NetworkCheck,
     NodeFailedCheck,
-    Rendezvous,
     TooFewNodes,
 )
-from relkit.launch.netcheck.node_info import listens_on, store_endpoint
 from relkit.launch.netcheck.store_channel import StoreAgent, StoreChannel
 
 NUMBERS = {"a": 0, "b": 1}
@@ -40,6 +40,13 @@ def store() -> TCPStore:
 
 def echo(request: Request) -> Iterator[Mapping[str, Any]]:
     yield {"text": request.fields["text"]}
+
+
+def attempt_with(box: Mailbox, *, can_meet_again: bool = True) -> Attempt:
+    return Attempt(
+        "job", nodes=box.nodes, can_meet_again=can_meet_again, open_mailbox=lambda _purpose: box,
+        own_address=lambda _peer: "127.0.0.1",
+    )  # fmt: skip
 
 
 def mailbox(store: TCPStore, node: int, nodes: int = 2) -> StoreMailbox:
@@ -101,7 +108,7 @@ def test_a_broken_store_ends_the_agent_and_lets_the_job_go_on() -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith("relkit-netcheck")]
     logged: list[str] = []
     check = NetworkCheck(CheckSettings(), logged.append, lambda _report: None)
-    assert check.passed(Rendezvous(BrokenMailbox(0, 2)))
+    assert check.passed(attempt_with(BrokenMailbox(0, 2)))
     assert "skipped" in logged[0]
 
 
@@ -130,9 +137,8 @@ class Job:
         def node(number: int) -> None:
             box = StoreMailbox(store, number, len(self.checks), round_name)
             try:
-                # The store itself is left out: in one process, all nodes would seem to serve it.
                 found[number] = self.checks[number].passed(
-                    Rendezvous(box, local_addr="127.0.0.1", can_meet_again=can_meet_again)
+                    attempt_with(box, can_meet_again=can_meet_again)
                 )
             except RelkitError as error:
                 found[number] = error
@@ -237,7 +243,7 @@ def test_a_node_that_takes_no_part_is_named(
     logged: list[str] = []
     check = NetworkCheck(CheckSettings(), logged.append, lambda _report: None)
     box = StoreMailbox(store, 0, 2, "0")
-    assert check.passed(Rendezvous(box, local_addr="127.0.0.1"))
+    assert check.passed(attempt_with(box))
     assert "network check: node 1 did not take part" in logged
 
 
@@ -252,12 +258,12 @@ def test_whatever_ends_node_0_the_others_do_not_wait(
     other = NetworkCheck(CheckSettings(), logged.append, lambda _report: None)
     follower = threading.Thread(
         target=other.passed,
-        args=(Rendezvous(StoreMailbox(store, 1, 2, "0"), local_addr="127.0.0.1"),),
+        args=(attempt_with(StoreMailbox(store, 1, 2, "0")),),
     )
     follower.start()
     leader = NetworkCheck(CheckSettings(), logged.append, lambda _report: None)
     with pytest.raises(KeyboardInterrupt):
-        leader.passed(Rendezvous(StoreMailbox(store, 0, 2, "0"), local_addr="127.0.0.1"))
+        leader.passed(attempt_with(StoreMailbox(store, 0, 2, "0")))
     follower.join(20)
     assert not follower.is_alive()
     assert "network check: node 0 could not run it" in logged

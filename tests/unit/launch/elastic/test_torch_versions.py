@@ -5,17 +5,20 @@ from __future__ import annotations
 import inspect
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
-from relkit.launch.accounted_agent import AccountedAgent
-from relkit.launch.agent import HUNG_SHUTDOWN_S, MonitoredAgent
+from relkit.launch.elastic.agent import JobAgent
+from relkit.launch.elastic.exit_barrier import ended_key
+from relkit.launch.elastic.meeting import JobMeeting
+from relkit.launch.hang.service import HUNG_SHUTDOWN_S
+from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import MemoryMailbox
-from relkit.launch.job.exit_barrier import ended_key
+from relkit.launch.job.service import Service, Stop
+from tests.unit.launch.elastic.bare import agent_with
 
 # What torch calls it with, beside the agent -> what it got in the end.
 Call = Callable[[Any], object]
@@ -77,15 +80,19 @@ class Context:
         self.closed.append(how)
 
 
+class Hung(Service):
+    """Says that the job hangs."""
+
+    def before_stop(self, attempt: Attempt, stop: Stop) -> int | None:
+        return HUNG_SHUTDOWN_S
+
+
 def agent_over(form: Form, patch: pytest.MonkeyPatch, *, hung: bool = False) -> Any:  # noqa: ANN401
     """An agent over torch's of such a form, with workers."""
     form.calls.clear()
     for name in ("_stop_workers", "_shutdown"):
         patch.setattr(LocalElasticAgent, name, vars(form)[name])
-    agent: Any = AccountedAgent.__new__(AccountedAgent)
-    monitor = SimpleNamespace(hung=hung, pause=lambda: None, remote_failure="")
-    agent.services = SimpleNamespace(monitor=monitor, stragglers=None)
-    agent.accounts = SimpleNamespace(phase=lambda _: nullcontext(), fault=lambda _: True)
+    agent = agent_with(*[Hung()] * hung)
     agent._pcontext = Context()
     return agent
 
@@ -158,7 +165,7 @@ def test_a_hung_job_without_workers(monkeypatch: pytest.MonkeyPatch, form: Form)
 
 def overrides() -> Iterator[tuple[type, str]]:
     """The methods of torch's agent that a class of ours has as well."""
-    for kind in AccountedAgent.__mro__[: AccountedAgent.__mro__.index(LocalElasticAgent)]:
+    for kind in JobAgent.__mro__[: JobAgent.__mro__.index(LocalElasticAgent)]:
         for name in vars(kind):
             if not name.startswith("__") and callable(getattr(LocalElasticAgent, name, None)):
                 yield kind, name
@@ -196,11 +203,13 @@ def test_the_exit_barrier_leaves_a_connection_for_notes(
     """torch's own holds the one that an old torch has, and nobody hears that the job has failed."""
     waited: list[str] = []
     monkeypatch.setattr(LocalElasticAgent, "_exit_barrier", lambda _: waited.append("torch"))
-    agent: Any = MonitoredAgent.__new__(MonitoredAgent)
+    agent: Any = JobAgent.__new__(JobAgent)
     store = SimpleNamespace(clone=None) if can_clone else SimpleNamespace()
+    spec: Any = SimpleNamespace(rdzv_handler=None)
     agent._worker_group = SimpleNamespace(store=store)
     agent._exit_barrier_timeout = 60.0
-    agent._end_notes = MemoryMailbox(0, 2)
-    agent._end_notes.put(ended_key(1), b"1")
+    agent._meeting = JobMeeting(spec, None, print)
+    notes = agent._meeting._end_notes = MemoryMailbox(0, 2)
+    notes.put(ended_key(1), b"1")
     agent._exit_barrier()
     assert waited == (["torch"] if can_clone else [])

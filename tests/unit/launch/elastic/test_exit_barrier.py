@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from relkit.launch.elastic.exit_barrier import ended_key, wait_by_notes, wait_for_others
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
-from relkit.launch.job.exit_barrier import ended_key, wait_by_notes, wait_for_others
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(60)

@@ -92,17 +92,17 @@ class StaticMeetings:
             with suppress(RuntimeError, OSError):
                 self._store.set(_ended(self._handler.rank), "1")
 
-    def count_restarts(self, agent: Any) -> None:  # noqa: ANN401
-        """Have as many restarts left on all nodes, whichever of them has asked for one.
+    def restarts_left(self, counted: int) -> int:
+        """As many on all nodes, whichever of them has asked for one.
 
         An older torch has workers of one attempt find each other by that number.
 
         Args:
-            agent: torch's, of this node.
+            counted: by torch, on this node.
         """
         if self.is_static and self._handler.world_size > 1:
-            left = int(self._spec.max_restarts) - (self._meetings - 1)
-            agent._remaining_restarts = max(0, left)
+            return max(0, int(self._spec.max_restarts) - (self._meetings - 1))
+        return counted
 
     def _waiting(self) -> int:
         """As torch asks: whether another node wants to meet again; the workers are then restarted.

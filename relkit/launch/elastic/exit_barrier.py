@@ -7,10 +7,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_notes
+from relkit.launch.job.exchange import (
+    ExchangeBroken,
+    Mailbox,
+    wait_for_notes,
+    wait_for_thread,
+)
 
 _LOOK_S = 0.2
-# The longest that the host of the store stays for launchers that are slower to leave.
+# The longest that the host of the store stays for launchers that are slower to leave, or that
+# have not noticed a failure yet, s.
 _STAY_S = 5.0
 _ALL_DONE = "done/all"
 
@@ -18,6 +24,34 @@ _ALL_DONE = "done/all"
 def ended_key(node: int) -> str:
     """The name of the note that a node leaves when the job has failed there."""
     return f"ended/{node}"
+
+
+def report_failure(
+    notes: Mailbox, meet_no_more: Callable[[], None], is_host: Callable[[], bool]
+) -> None:
+    """Notify the other nodes; the host of the store stays until all have failed as well.
+
+    Were it to leave first, the others would see a dead store instead of the failure.
+
+    Args:
+        meet_no_more: tells the others that this node comes to no further meeting.
+        is_host: this launcher hosts the store.
+    """
+
+    def leave_note() -> None:
+        try:
+            notes.put(ended_key(notes.node), b"1")
+            meet_no_more()
+            if notes.nodes > 1 and is_host():
+                ended = [ended_key(node) for node in range(notes.nodes)]
+                wait_for_notes(notes, ended, _STAY_S)
+        except ExchangeBroken:
+            return
+
+    # In a thread, as a call to a store that is cut off does not return.
+    thread = threading.Thread(target=leave_note, name="relkit-ended", daemon=True)
+    thread.start()
+    wait_for_thread(thread, notes, 2 * _STAY_S)
 
 
 def leave_store(notes: Mailbox, *, is_host: bool) -> None:

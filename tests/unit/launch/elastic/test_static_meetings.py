@@ -19,8 +19,8 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 
+from relkit.launch.elastic.static_meetings import StaticMeetings
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
-from relkit.launch.job.static_meetings import StaticMeetings
 from tests.ports import free_port
 
 
@@ -68,9 +68,7 @@ def together(nodes: list[Node]) -> list[Any]:
 
 def restarts_left(node: Node) -> int:
     """Of an agent that has counted otherwise."""
-    agent = SimpleNamespace(_remaining_restarts=9)
-    node.meetings.count_restarts(agent)
-    return int(agent._remaining_restarts)
+    return node.meetings.restarts_left(9)
 
 
 def test_a_single_node_gets_another_store_for_each_attempt_and_says_nothing(nodes: Make) -> None:
@@ -124,7 +122,7 @@ def test_where_a_node_cannot_reach_the_new_store_all_meet_in_the_first_one_which
     workers = TCPStore("127.0.0.1", named)
     workers.set("default_pg/0/0", "address of a dead worker")
     first.store.set("of/launchers", "1")
-    monkeypatch.setattr("relkit.launch.job.static_meetings.TCPStore", _ClosedStore)
+    monkeypatch.setattr("relkit.launch.elastic.static_meetings.TCPStore", _ClosedStore)
     together(all_nodes)
     assert [node.spec.master_port for node in all_nodes] == [named] * 3
     (line,) = all_nodes[0].log
@@ -239,7 +237,7 @@ def test_where_no_new_store_can_be_had_workers_meet_in_the_first_one_and_a_line_
     def refused(*_: object, **__: object) -> None:
         raise RuntimeError("no port\nmore")
 
-    monkeypatch.setattr("relkit.launch.job.static_meetings.TCPStore", refused)
+    monkeypatch.setattr("relkit.launch.elastic.static_meetings.TCPStore", refused)
     node.meet()
     assert node.spec.master_port == named
     assert "no new store for the workers at 127.0.0.1 (no port)" in node.log[0]

@@ -1,0 +1,1 @@
+"""torch's elastic agent, with services beside its workers."""
