@@ -27,6 +27,7 @@ from relkit.launch.job.on_hang import OnHang
 from relkit.launch.options import check_script, is_left_open, program, unused_job_id
 from relkit.launch.peers.local_address import settle_local_address
 from relkit.launch.quick_imports import quick_imports
+from relkit.log_lines import say as log
 from relkit.straggler.transport.control_settings import Control, Mode
 from relkit.ttp.actions import Limits
 
@@ -94,7 +95,7 @@ def launch(
     # Only here: these import torch, which --help and bad usage must not wait for.
     with quick_imports():
         from relkit.commands.launch_parts.run_ends import accounts_into, persist_host, slot_host
-        from relkit.commands.shared.incident import choose_timeline, log, monitor_into
+        from relkit.commands.shared.incident import choose_timeline, monitor_into
         from relkit.launch.flash_checkpoint.persist_round import PersistSettings
         from relkit.launch.job.folder import JobFolder
         from relkit.launch.job.settings import MonitorSettings
@@ -113,13 +114,15 @@ def launch(
     settings = MonitorSettings(
         hang_timeout, action, tuple(sys.argv), on_hang_netcheck=on_hang_netcheck
     )
-    monitor = monitor_into(folder, settings)
+    monitor, page = monitor_into(folder, settings)
     sockets = SocketFolder(log)
     recorders = JobFolder(not no_hook, log, program(options), sockets.without_hook)
     log(f"hang timeout {hang_timeout:g} s, then {action}; timeline folder {folder}")
     try:
         network = network_check(ctx, options, folder, log)
-        persist = persist_host(Limits(overall_s=ttp_timeout, heartbeat_s=ttp_heartbeat), folder)
+        persist = persist_host(
+            Limits(overall_s=ttp_timeout, heartbeat_s=ttp_heartbeat), folder, page
+        )
         stragglers = Stragglers(
             Control(Mode(straggler), straggler_min_slowdown),
             folder,
@@ -128,11 +131,11 @@ def launch(
         )
         slots = slot_host(
             PersistSettings(flash_keep, flash_max_mb_per_s, flash_timeout), folder,
-            replica_host(ctx, flash_timeout, folder),
+            replica_host(ctx, flash_timeout, folder), page,
         )  # fmt: skip
         return run_job(
             options, monitor, recorders.prepare, log, network, persist, stragglers, secret, slots,
-            accounts_into(folder), warm_standby=not no_warm_standby, spares=spares,
+            accounts_into(folder, page), warm_standby=not no_warm_standby, spares=spares,
             ranks=ranks,
             sockets=sockets,
         )  # fmt: skip
