@@ -30,7 +30,9 @@ Draw = Callable[[Path], Sequence[Path]]
 
 
 class NotDrawn(RelkitError):
-    """The page could not be drawn."""
+    """The page could not be drawn beside the job."""
+
+    next_step = "relkit report FOLDER makes it of what is in the timeline folder."
 
 
 class IncidentPage:

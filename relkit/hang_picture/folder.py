@@ -106,8 +106,8 @@ def read_hang(
         hang_timeout_s=float(facts["hang_timeout_s"]),
         trigger=str(facts["trigger"]),
     )
-    files = HangFiles(str(folder), True, bool(dumps), has_stacks or _has_merged_stacks(folder))
-    return _evidence(folder, report, job, verdict_of(report), dumps, notes, files)
+    there = HangFiles(str(folder), True, bool(dumps), has_stacks or _has_merged_stacks(folder))
+    return _evidence(folder, report, job, verdict_of(report), dumps, notes, there)
 
 
 def _require_folder(folder: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from relkit.hang.model import Category, Culprit
 
 _PID = re.compile(r"\bPID\b")
-_GONE = "Its process is gone; what it did is in the stacks on this page."
+_GONE = "Its process is gone: what it did is in its stacks."
 _SAFE_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 

@@ -79,7 +79,7 @@ def test_the_last_page_has_all_that_was_done(
     page.close()
     texts = [action.text for action in read_actions(tmp_path)]
     assert texts == ["no operation for 10 s", "the job is ended"]
-    drawn = ()
+    drawn: tuple[str, ...] = ()
     while not artist.drawn.empty():
         drawn = artist.drawn.get()
     assert drawn == tuple(texts)
