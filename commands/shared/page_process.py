@@ -15,7 +15,7 @@ from relkit.errors import RelkitError
 _NICE = 10
 # The kernel takes this process before any other where memory runs out.
 _FIRST_TO_GO = "1000"
-MEMORY_BYTES = 4 << 30
+MEMORY_BYTES = 2 << 30
 DEADLINE_S = 60
 
 
