@@ -293,7 +293,7 @@ def _tiles(
     if isinstance(world, int):
         note = f"on {hosts:,} host{'s' if hosts != 1 else ''}" if hosts else ""
         tiles.append(("ranks", f"{world:,}", note))
-    tiles.append(("wait for others", f"{picture.waiting:,}", "ranks"))
+    tiles.append(("wait for others", f"{picture.waiting:,}", f"rank{'s' * (picture.waiting != 1)}"))
     ages = [wait.in_flight_s for wait in picture.waits if wait.in_flight_s is not None]
     if ages:
         limit = facts.get("hang_timeout_s")
