@@ -25,10 +25,18 @@ class PageNotes:
 
     def take(self, record: Record) -> None:
         """Note a record of the journal, if it says what was done."""
+        if record.what is What.FAULT:
+            self.fault_s = record.at_s
+        elif record.what is What.FIRST_STEP:
+            self.has_steps = True
+        # What becomes of a job that is back is no matter of that incident.
+        if not self.page.is_over:
+            self._note(record)
+
+    def _note(self, record: Record) -> None:
         note = self.page.note
         match record.what:
             case What.FAULT:
-                self.fault_s = record.at_s
                 note(f"stopping the workers: {record.text or record.name}")
             case What.PHASE if record.name == "stop":
                 note(f"the workers are stopped ({record.seconds:.1f} s)", ends_ranks=True)
@@ -38,10 +46,8 @@ class PageNotes:
                 note(f"{_started(record)} started again", ends_ranks=True)
             case What.STEP_DONE | What.OPERATION if self.fault_s:
                 self._back(record)
-            case What.FIRST_STEP:
-                self.has_steps = True
-                if self.fault_s:
-                    note(f"step {record.number} begins, {self._after(record)}")
+            case What.FIRST_STEP if self.fault_s:
+                note(f"step {record.number} begins, {self._after(record)}")
             case What.ENDED:
                 note(f"the run {record.name}{f': {record.text}' if record.text else ''}")
             case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -22,6 +23,8 @@ from relkit.process.interruptible_wait import is_set_within
 SETTLE_S = 3.0
 # The longest that a launcher waits at its end for a page.
 CLOSE_S = 20.0
+# After the job is back: a checkpoint may take --flash-timeout until it is on disk.
+LATE_S = 660.0
 # With less memory than this left to the job, the page is not drawn beside it.
 MIN_MEMORY_BYTES = 1 << 30
 
@@ -53,7 +56,8 @@ class IncidentPage:
         self._draw = draw or (lambda path: draw_beside(path, environment))
         self._actions: list[Action] = []
         self._shown: Shown | None = None
-        self._is_open = False
+        # Until when something may be noted, monotonic clock.
+        self._ends_s = -math.inf
         self._lock = threading.Lock()
         self._due, self._idle, self._closing = threading.Event(), threading.Event(), False
         self._idle.set()
@@ -67,8 +71,13 @@ class IncidentPage:
             shown: gets the files once they are there.
         """
         with self._lock:
-            self._actions, self._shown, self._is_open = list(actions), shown, True
+            self._actions, self._shown, self._ends_s = list(actions), shown, math.inf
         self._wake()
+
+    @property
+    def is_over(self) -> bool:
+        """There is no incident, or the job is back after it."""
+        return self._ends_s < math.inf
 
     def note(self, text: str, *, ends_ranks: bool = False, is_last: bool = False) -> None:
         """Note what was done about the incident; without one, nothing.
@@ -76,13 +85,15 @@ class IncidentPage:
         Args:
             text: in words.
             ends_ranks: see Action.
-            is_last: the incident is over.
+            is_last: the job is back; what was begun because of the incident may still end.
         """
+        now_s = time.monotonic()
         with self._lock:
-            if not self._is_open or len(self._actions) >= MAX_ACTIONS:
+            if now_s > self._ends_s or len(self._actions) >= MAX_ACTIONS:
                 return
             self._actions.append(Action(time.time(), text, ends_ranks))
-            self._is_open = not is_last
+            if is_last:
+                self._ends_s = now_s + LATE_S
         self._wake()
 
     def close(self) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -70,15 +72,20 @@ def test_no_call_waits_for_the_drawing(page: IncidentPage, artist: Artist) -> No
 
 
 def test_the_last_page_has_all_that_was_done(
-    page: IncidentPage, artist: Artist, tmp_path: Path
+    page: IncidentPage, artist: Artist, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     artist.goes_on.set()
     page.begin([FIRST], lambda _: None)
-    page.note("the job is ended", is_last=True)
+    page.note("the first step is done", is_last=True)
+    assert page.is_over
+    # Written beside the job, which was back before.
+    page.note("step 30 is kept in /ck")
+    monkeypatch.setattr(time, "monotonic", lambda: math.inf)
     page.note("too late")
+    monkeypatch.undo()
     page.close()
     texts = [action.text for action in read_actions(tmp_path)]
-    assert texts == ["no operation for 10 s", "the job is ended"]
+    assert texts == ["no operation for 10 s", "the first step is done", "step 30 is kept in /ck"]
     drawn: tuple[str, ...] = ()
     while not artist.drawn.empty():
         drawn = artist.drawn.get()
@@ -155,10 +162,12 @@ def noted(story: Story) -> list[str]:
     texts: list[str] = []
 
     class Kept(IncidentPage):
-        def __init__(self) -> None: ...
+        def __init__(self) -> None:
+            self._ends_s = math.inf
 
         def note(self, text: str, *, ends_ranks: bool = False, is_last: bool = False) -> None:
             texts.append(text + " (gone)" * ends_ranks + " (last)" * is_last)
+            self._ends_s = 0.0 if is_last else math.inf
 
     notes = PageNotes(Kept())
     for record in story.records:
@@ -189,3 +198,10 @@ def test_a_loop_that_tells_no_steps_is_back_with_its_first_operation() -> None:
 def test_how_the_run_ended() -> None:
     story = Story().attempt(0, 3).fault("hang").add(What.ENDED, name="failed", text="the job hung")
     assert noted(story)[-1] == "the run failed: the job hung"
+
+
+def test_what_becomes_of_a_job_that_is_back_is_not_on_the_page() -> None:
+    story = Story().attempt(0, 3).fault("hang").attempt(2, 5, number=1)
+    told = noted(story)
+    later = story.fault("killed by SIGKILL").attempt(4, 9, number=2)
+    assert noted(later.add(What.ENDED, name="succeeded")) == told
