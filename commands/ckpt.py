@@ -12,7 +12,8 @@ import click
 
 from relkit.command_group import CommandGroup
 from relkit.commands.shared.options import finish, report_options
-from relkit.output import as_text, shown, table, use_colour
+from relkit.log_lines import say_report
+from relkit.output import shown, table
 
 
 def _look_into(_ctx: click.Context, _param: click.Parameter, path: Path) -> Path:
@@ -79,7 +80,7 @@ def inspect(path: Path, tensors: bool, fmt: str | None, output: Path | None, for
         click.echo("\n" + shown(row["folder"]))
         cells = [[t["file"], t["name"], t["dtype"], t["shape"]] for t in row["tensors"]]
         click.echo(table(cells, ("file", "tensor", "type", "shape")))
-    click.echo(as_text(report, colour=use_colour(sys.stderr)), nl=False, err=True)
+    say_report(report)
     return report.exit_code
 
 
@@ -129,5 +130,5 @@ def memory(job: str, fmt: str | None, output: Path | None, force: bool) -> int:
         report = replace(report, duration_s=time.time() - started)
         return finish(report, fmt or "json", output, force)
     click.echo(table(rows_of(report), HEADER))
-    click.echo(as_text(report, colour=use_colour(sys.stderr)), nl=False, err=True)
+    say_report(report)
     return report.exit_code

@@ -14,6 +14,7 @@ from relkit.commands.launch_parts import hang_options as shared
 from relkit.commands.shared.options import finish, report_options, seconds_option
 from relkit.faults import FAULTS
 from relkit.findings import Evidence, Finding, Report, Status
+from relkit.log_lines import as_variables, say_progress
 
 
 def _title(demo: demonstration.Demo, result: demonstration.DemoResult) -> str:
@@ -104,9 +105,11 @@ def demo(
         rank=-1 if rank is None else rank,
     )
     demonstration.check(wanted)
-    click.echo(f"$ relkit {shlex.join(demonstration.command_line(wanted)[3:])}", err=True)
+    say_progress(f"$ relkit {shlex.join(demonstration.command_line(wanted)[3:])}")
     # The job's output is not this command's data: stdout holds the report alone.
-    result = demonstration.run(wanted, environ=os.environ, output=sys.stderr.fileno())
+    result = demonstration.run(
+        wanted, environ={**os.environ, **as_variables()}, output=sys.stderr.fileno()
+    )
     code = finish(_report(wanted, result), fmt, output, force)
     pictures = [path for path in result.files if path.suffix in (".svg", ".html")]
     if wanted.guilty is not None and pictures and fmt is None:

@@ -25,6 +25,7 @@ from relkit.launch.job.on_hang import OnHang
 from relkit.launch.options import check_script, is_left_open, unused_job_id
 from relkit.launch.peers.local_address import settle_local_address
 from relkit.launch.quick_imports import quick_imports
+from relkit.log_lines import say as log
 
 
 @click.command(cls=TorchrunCommand, first=FIRST, groups=GROUPS)
@@ -71,7 +72,7 @@ def launch(ctx: click.Context, /, **asked: Any) -> int:  # noqa: ANN401  what Cl
     # Only here: these import torch, which --help and bad usage must not wait for.
     with quick_imports():
         from relkit.commands.launch_parts.services import launch_setup
-        from relkit.commands.shared.incident import choose_timeline, log
+        from relkit.commands.shared.incident import choose_timeline
         from relkit.launch.job_run import run_job
     # What is imported stays. Later collections, which stop every thread, need not look at it.
     gc.freeze()

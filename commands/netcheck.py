@@ -12,6 +12,7 @@ import click
 from relkit.commands.shared.fleet_options import fleet_options
 from relkit.commands.shared.options import FiniteRange, finish
 from relkit.findings import Report
+from relkit.log_lines import say_progress
 from relkit.netcheck.measure.probes.names import PROBES
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def netcheck(
     report = _report(result, thresholds, started)
     if folder is not None:
         for path in save_all(folder, result, report):
-            click.echo(f"wrote {path}", err=True)
+            say_progress(f"wrote {path}")
     return finish(report, fmt, None, force)
 
 

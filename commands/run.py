@@ -45,22 +45,25 @@ def run(
       relkit run --hang-timeout 120 -- mpirun -n 8 python train.py
       srun relkit run -- python train.py
     """
-    from relkit.commands.shared.incident import choose_timeline, log, monitor_into
+    from relkit.commands.shared.incident import choose_timeline, monitor_into
     from relkit.launch import run_command
     from relkit.launch.job.folder import JobFolder
     from relkit.launch.job.node_name import node_name
     from relkit.launch.job.settings import MonitorSettings
     from relkit.launch.peers.job_identity import job_identity, this_machine
+    from relkit.log_lines import name_job
+    from relkit.log_lines import say as log
     from relkit.stacks.folder import node_folder
 
     action = OnHang(on_hang)
     job = job_identity(os.environ, node_name({}), this_machine())
     own = f"run-{node_name({}).partition('.')[0]}-{os.getpid()}"
     name = safe_job_id(job_id or job.job_id or own)
+    name_job(name, node_name({}))
     whole = folder = choose_timeline(timeline_path)
     if job.several_nodes:
         folder = choose_timeline(node_folder(whole, job.node))
-    monitor = monitor_into(
+    monitor, page = monitor_into(
         folder,
         MonitorSettings(hang_timeout, action, tuple(sys.argv)),
         of_all_nodes=whole if folder.parent == whole else None,
@@ -68,6 +71,11 @@ def run(
     recorders = JobFolder(not no_hook, log, command[0])
     node = job.node if job.several_nodes else ""
     job_dir, extra = recorders.prepare(name, os.cpu_count() or 1, node=node)
+
+    def said(line: str) -> None:
+        log(line)
+        page.note(line)
+
     try:
         return run_command.run_command(
             command,
@@ -76,7 +84,7 @@ def run(
             job_dir=job_dir,
             monitor=monitor,
             on_hang=action,
-            log=log,
+            log=said,
             several_nodes=job.several_nodes,
         )
     finally:

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from relkit.commands.shared.options import finish, report_options
-from relkit.output import as_text, table, use_colour
+from relkit.log_lines import say_report
+from relkit.output import table
 
 
 @click.command()
@@ -50,5 +51,5 @@ def status(job: str | None, fmt: str | None, output: Path | None, force: bool) -
         click.echo(table(job_rows(report.facts), JOBS_HEADER))
     else:
         click.echo(table(rows_of(report.facts), HEADER))
-    click.echo(as_text(report, colour=use_colour(sys.stderr)), nl=False, err=True)
+    say_report(report)
     return report.exit_code

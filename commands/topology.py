@@ -11,7 +11,8 @@ import click
 from relkit.command_group import CommandGroup
 from relkit.commands.shared.options import finish, report_options
 from relkit.errors import UsageProblem
-from relkit.output import as_text, require_new, use_colour, write_atomic
+from relkit.log_lines import say_report
+from relkit.output import require_new, write_atomic
 
 
 @click.group(cls=CommandGroup)
@@ -87,5 +88,5 @@ def sort(
     else:
         require_new(output, force=force)
         write_atomic(output, lines)
-    click.echo(as_text(report, colour=use_colour(sys.stderr)), nl=False, err=True)
+    say_report(report)
     return report.exit_code

@@ -13,10 +13,10 @@ import click
 from relkit import __version__
 from relkit.command_group import SETTINGS, LazyGroup
 from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError, SystemProblem
+from relkit.log_lines import JSON, TEXT, Level, say, say_error, set_up, warning, writes_json
 from relkit.process.process_exit import leave
 from relkit.process.standard_streams import hold_standard_descriptors
 from relkit.text.nearest import no_such
-from relkit.text.printable import printable
 
 if TYPE_CHECKING:
     from relkit.config.document import Table
@@ -62,7 +62,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "report": (
         "relkit.commands.report:report",
-        "Make one page of a hang: verdict, what to type, who waits for whom, and the proof.",
+        "Make the page of a hang: who is at fault, what relkit did, what to do, and the proof.",
     ),
     "run": (
         "relkit.commands.run:run",
@@ -75,6 +75,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": (
         "relkit.commands.status:status",
         "Say where a job stands, what each restart took, and how much of the time was productive.",
+    ),
+    "store": (
+        "relkit.commands.store:store",
+        "Serve a rendezvous store that no node of a job can take with it.",
     ),
     "straggler": (
         "relkit.commands.straggler:straggler",
@@ -109,22 +113,28 @@ def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 
 def _name_settings(ctx: click.Context, _param: click.Parameter, named: Path | None) -> None:
     if not ctx.resilient_parsing:
-        ctx.meta[SETTINGS] = lambda: _read_settings(named)
+        ctx.meta[SETTINGS] = lambda: _read_settings(ctx, named)
 
 
-def _read_settings(named: Path | None) -> Table:
+def _read_settings(ctx: click.Context, named: Path | None) -> Table:
     from relkit.config.files import read_settings
 
-    settings = read_settings(named, os.environ, _warn)
+    # Once more below: what the files say of lines holds for the lines about the files.
+    _set_up_lines(ctx)
+    settings = read_settings(named, os.environ, lambda line: say(warning(line)))
     if settings:
-        from relkit.config.apply import check_commands
+        from relkit.config.apply import check_commands, take_own
 
+        settings = take_own(ctx, settings)
         check_commands(settings, COMMANDS)
+        _set_up_lines(ctx)
     return settings
 
 
-def _warn(line: str) -> None:
-    click.echo(f"relkit: {printable(line)}", err=True)
+def _set_up_lines(ctx: click.Context) -> None:
+    asked = ctx.params
+    level = Level.ERROR if asked["quiet"] else Level[asked["log_level"].upper()]
+    set_up(level, is_json=asked["log_format"] == JSON)
 
 
 @click.group(
@@ -146,6 +156,8 @@ def _warn(line: str) -> None:
     is_flag=True,
     expose_value=False,
     is_eager=True,
+    # A variable of that name is a site's own.
+    allow_from_autoenv=False,
     callback=_version,
     help="Show the version of relkit and of the hook's layout.",
 )
@@ -159,7 +171,23 @@ def _warn(line: str) -> None:
     "hang-timeout = 120.  [default: relkit.toml here; ~/.config/relkit/relkit.toml and "
     "/etc/relkit/relkit.toml are read too]",
 )
-def cli() -> None:
+@click.option(
+    "--log-level",
+    type=click.Choice([str(level) for level in Level]),
+    default=str(Level.INFO),
+    show_default=True,
+    help="Leave out relkit's own lines on stderr below this level. Verdicts and errors are always "
+    "shown, and the job's own output is never touched.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice([TEXT, JSON]),
+    default=TEXT,
+    show_default=True,
+    help="json: each line, and each finding of a verdict, is one JSON object.",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Only verdicts and errors: --log-level error.")
+def cli(**_of_lines: object) -> None:
     """Which node, link or rank of a distributed training job is broken, and how we know.
 
     \b
@@ -167,6 +195,7 @@ def cli() -> None:
       relkit demo --fault hang
       relkit launch --nproc-per-node 8 --hang-timeout 300 train.py
       relkit stacks merge /root/timeline
+      relkit --log-format json launch --nproc-per-node 8 train.py
     """
 
 
@@ -187,8 +216,7 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except click.UsageError as error:
-        _with_place(_with_nearest(error)).show()
-        return error.exit_code
+        return _refused(_with_place(_with_nearest(error)))
     except click.ClickException as error:
         error.show()
         return EXIT_UNKNOWN
@@ -215,9 +243,16 @@ def _with_place(error: click.UsageError) -> click.UsageError:
 
 def _said(error: RelkitError) -> int:
     """Two lines on stderr; the error's exit code."""
-    click.echo(f"relkit: {printable(str(error))}", err=True)
-    if error.next_step:
-        click.echo(f"  next: {printable(error.next_step)}", err=True)
+    say_error(str(error), error.next_step)
+    return error.exit_code
+
+
+def _refused(error: click.UsageError) -> int:
+    """Click's own lines, or the same for machines; the error's exit code."""
+    if writes_json():
+        say_error(error.format_message())
+    else:
+        error.show()
     return error.exit_code
 
 

@@ -37,8 +37,9 @@ _EXIT_MEANINGS = (
 
 
 def leaves() -> Iterator[tuple[click.Context, click.Command]]:
-    """Every command and group below `relkit`, in the order of its name."""
+    """`relkit`, and every command and group below it in the order of its name."""
     root = click.Context(cli, info_name="relkit", auto_envvar_prefix="RELKIT")
+    yield root, cli
     yield from _below(root, cli)
 
 
@@ -88,7 +89,7 @@ def commands_page() -> str:
 
 
 def _command(ctx: click.Context, command: click.Command) -> str:
-    depth = "##" if ctx.parent and ctx.parent.parent is None else "###"
+    depth = "###" if ctx.parent and ctx.parent.parent else "##"
     path = ctx.command_path
     first, text, examples = _help(command.help or "")
     parts = [f"{depth} {path}", f"**{first}**"]

@@ -202,11 +202,10 @@ def _links(asked: dict[str, Any]) -> Callable[[], Report] | None:
 
 def _show(folder: Path, log: Callable[[str], None], report: Report) -> None:
     """A report on stderr, and as a file of its own in the timeline folder."""
-    from relkit.output import as_json, as_text, use_colour, write_atomic
+    from relkit.log_lines import say_report
+    from relkit.output import as_json, write_atomic
 
-    # One write: the other nodes' lines must not land inside it.
-    sys.stderr.write("\n" + as_text(report, colour=use_colour(sys.stderr)) + "\n")
-    sys.stderr.flush()
+    say_report(report, apart=True)
     path = folder / f"{report.command}.json"
     try:
         write_atomic(path, as_json(report))

@@ -59,11 +59,12 @@ def replica_host(ctx: click.Context, timeout_s: float, folder: Path) -> ReplicaH
     Args:
         timeout_s: how long fetching may take; folder: the timeline folder, for the report.
     """
-    from relkit.commands.shared.incident import keep_report, log
+    from relkit.commands.shared.incident import keep_report
     from relkit.flash_checkpoint.replicas.origin import Origin
     from relkit.launch.replicas.replica_host import ReplicaHost
     from relkit.launch.replicas.resume_report import resume_report
     from relkit.launch.replicas.settings import ReplicaSettings
+    from relkit.log_lines import say as log
 
     asked = _KEPT.of(ctx)
     limit = asked["replica_max_mb_per_s"]

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from relkit.accounting.journal import Journal
 from relkit.accounting.records import Record
-from relkit.commands.shared.incident import keep_report, log, log_unwritten
+from relkit.commands.launch_parts.page_notes import PageNotes
+from relkit.commands.shared.incident import keep_report, log_unwritten
+from relkit.commands.shared.incident_page import IncidentPage
 from relkit.errors import RelkitError
 from relkit.launch.accounting.accounts import Accounts
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
@@ -17,9 +19,13 @@ from relkit.launch.flash_checkpoint.persist_outcome import persist_report as fla
 from relkit.launch.flash_checkpoint.persist_round import PersistSettings
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.job.exit_status import end_of_child
+from relkit.launch.job.node_name import node_name
+from relkit.launch.job.settings import Log
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.replicas.replica_host import ReplicaHost
-from relkit.output import as_text, use_colour, write_atomic
+from relkit.log_lines import name_job, say_report
+from relkit.log_lines import say as log
+from relkit.output import write_atomic
 from relkit.ttp.actions import Limits
 from relkit.ttp.environment import switched_on
 from relkit.ttp.report import persist_report
@@ -30,43 +36,54 @@ FLASH_REPORT = "flash_checkpoint.json"
 TTP_REPORT = "ttp.json"
 
 
-def accounts_into(folder: Path) -> Accounts:
+def accounts_into(folder: Path, page: IncidentPage) -> Accounts:
     """The accounts of this launcher.
 
     Args:
         folder: the timeline folder, where recovery.json and recovery.html go after restarts.
+        page: of the newest incident, which says what was done.
     """
 
     def ended(records: Sequence[Record]) -> None:
         # Only here: most runs need neither the report nor the page.
         from relkit.accounting.report import run_report
-        from relkit.reports import html
+        from relkit.reports import recovery_page
 
         report = run_report(records, argv=tuple(sys.argv))
         if not report.facts["restarts"]:
             return
         keep_report(report, folder / RECOVERY_REPORT)
         try:
-            write_atomic(folder / RECOVERY_PAGE, html.render(report, {}))
+            write_atomic(folder / RECOVERY_PAGE, recovery_page.render(report))
         except (RelkitError, OSError) as error:
             log_unwritten(error)
             return
         log(f"what each restart took is in {folder / RECOVERY_PAGE}")
 
-    return Accounts(Journal, log, ended)
+    notes = PageNotes(page)
+
+    def journal(job_id: str, log: Log) -> Journal:
+        name_job(job_id, node_name())
+        return Journal(job_id, log, on_record=notes.take)
+
+    return Accounts(journal, log, ended)
 
 
-def slot_host(settings: PersistSettings, folder: Path, replicas: ReplicaHost) -> SlotHost:
+def slot_host(
+    settings: PersistSettings, folder: Path, replicas: ReplicaHost, page: IncidentPage
+) -> SlotHost:
     """The host of this launcher's slots.
 
     Args:
         settings: how slots are persisted.
         folder: the timeline folder, where flash_checkpoint.json goes.
         replicas: on other hosts.
+        page: of the newest incident.
     """
 
     def publish(outcome: PersistOutcome, job_id: str) -> None:
         log(outcome.line)
+        page.note(outcome.line)
         started = time.time() - outcome.duration_s
         report = flash_report(outcome, job_id=job_id, argv=sys.argv, started=started)
         keep_report(report, folder / FLASH_REPORT)
@@ -74,12 +91,13 @@ def slot_host(settings: PersistSettings, folder: Path, replicas: ReplicaHost) ->
     return SlotHost(log, settings, publish, replicas)
 
 
-def persist_host(limits: Limits, folder: Path) -> PersistHost | None:
+def persist_host(limits: Limits, folder: Path, page: IncidentPage) -> PersistHost | None:
     """The host of this launcher; None where ENABLE_TTP is off.
 
     Args:
         limits: deadlines.
         folder: the timeline folder, where ttp.json goes.
+        page: of the newest incident.
     """
 
     if not switched_on():
@@ -88,8 +106,12 @@ def persist_host(limits: Limits, folder: Path) -> PersistHost | None:
     def ended(outcome: SaveOutcome, job_id: str) -> None:
         started = time.time() - outcome.duration_s
         report = persist_report(outcome, job_id=job_id, argv=sys.argv, started=started)
-        sys.stderr.write("\n" + as_text(report, colour=use_colour(sys.stderr)) + "\n")
-        sys.stderr.flush()
+        page.note(f"try-to-persist: {report.findings[0].title}{_kept_in(outcome)}")
+        say_report(report, apart=True)
         keep_report(report, folder / TTP_REPORT)
 
     return PersistHost(limits, log, end_of_child, ended)
+
+
+def _kept_in(outcome: SaveOutcome) -> str:
+    return f"; it is in {outcome.folder}" if outcome.folder else ""

@@ -14,7 +14,8 @@ import click
 from relkit.commands.launch_parts.network_options import netcheck_service
 from relkit.commands.launch_parts.replica_options import replica_host
 from relkit.commands.launch_parts.run_ends import accounts_into, persist_host, slot_host
-from relkit.commands.shared.incident import log, monitor_into
+from relkit.commands.shared.incident import monitor_into
+from relkit.commands.shared.incident_page import IncidentPage
 from relkit.launch.accounting.listener import AccountedPhases, OtherServices
 from relkit.launch.elastic.setup import AgentSetup
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
@@ -38,6 +39,7 @@ from relkit.launch.straggler.service import StragglerService
 from relkit.launch.straggler.straggler_thread import Stragglers
 from relkit.launch.warm_standby.service import StandbyService
 from relkit.launch.warm_standby.standbys import Standbys
+from relkit.log_lines import say as log
 from relkit.net.operator_secret import OperatorSecret
 from relkit.straggler.transport.control_settings import Control, Mode
 from relkit.ttp.actions import Limits
@@ -67,7 +69,7 @@ def launch_setup(
         asked["hang_timeout"], OnHang(asked["on_hang"]), tuple(sys.argv),
         on_hang_netcheck=asked["on_hang_netcheck"],
     )  # fmt: skip
-    monitor = monitor_into(folder, settings)
+    monitor, page = monitor_into(folder, settings)
     recorders = JobFolder(not asked["no_hook"], log, program(options), sockets.without_hook)
     log(
         f"hang timeout {settings.hang_timeout_s:g} s, then {settings.on_hang};"
@@ -77,9 +79,9 @@ def launch_setup(
         meeting = SpareRendezvous(spares, log, node_name())
         check = netcheck_service(ctx, options, folder, log, lambda: meeting.may_replace)
         limits = Limits(overall_s=asked["ttp_timeout"], heartbeat_s=asked["ttp_heartbeat"])
-        persist = persist_host(limits, folder)
+        persist = persist_host(limits, folder, page)
         stragglers = _stragglers(asked, options, folder)
-        accounts = accounts_into(folder)
+        accounts = accounts_into(folder, page)
         standbys = Standbys(_has_standbys(asked, options), log, accounts.standby)
         hang = HangService(monitor, sockets, stragglers.other_leaves, log)
         # Asked in this order: who decides on nodes; standbys, which hurry while the others are
@@ -94,7 +96,7 @@ def launch_setup(
             None if persist is None else RecoveryService(persist, monitor.action),
             hang,
             StragglerService(stragglers),
-            FlashService(_slots(ctx, folder), lambda: _saved_by(persist)),
+            FlashService(_slots(ctx, folder, page), lambda: _saved_by(persist)),
         )
         others = OtherServices(
             stragglers.other_leaves, lambda: _saved_by(persist), lambda: standbys.used
@@ -116,11 +118,11 @@ def _has_standbys(asked: dict[str, Any], options: Namespace) -> bool:
     return has_restart and not asked["no_warm_standby"]
 
 
-def _slots(ctx: click.Context, folder: Path) -> SlotHost:
+def _slots(ctx: click.Context, folder: Path, page: IncidentPage) -> SlotHost:
     asked = ctx.params
     timeout_s = asked["flash_timeout"]
     settings = PersistSettings(asked["flash_keep"], asked["flash_max_mb_per_s"], timeout_s)
-    return slot_host(settings, folder, replica_host(ctx, timeout_s, folder))
+    return slot_host(settings, folder, replica_host(ctx, timeout_s, folder), page)
 
 
 def _saved_by(persist: PersistHost | None) -> SavedStep | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import click
-
 from relkit.errors import UsageProblem
 from relkit.fleet.channel import Channel
 from relkit.fleet.kubectl import is_selector, pods, with_addresses
 from relkit.fleet.open import open_channel
 from relkit.hosts import NodeList, NodeSpec, default_nodes, read_nodes
+from relkit.log_lines import Level, Line, say
 
 Fleet = Mapping[str, str | int | float]
 """The values of fleet_options, by name."""
@@ -24,7 +23,7 @@ def nodes_of(fleet: Fleet) -> tuple[NodeSpec, ...]:
     """
     listed = _listed(fleet)
     for warning in listed.warnings:
-        click.echo(f"relkit: {warning}", err=True)
+        say(Line(warning, Level.WARNING))
     return listed.nodes
 
 

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import click
-
+from relkit.commands.shared.incident_page import IncidentPage
 from relkit.errors import RelkitError
 from relkit.findings import Report
 from relkit.hang.deaths import is_before_first_step
 from relkit.hang.model import HangVerdict, JobView
+from relkit.hang_picture.actions import Action
 from relkit.launch.hang import timeline
 from relkit.launch.hang.monitor import Monitor
+from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import MonitorSettings
-from relkit.output import as_text, shown, use_colour, write_atomic
+from relkit.log_lines import Level, Line, say_report, warning
+from relkit.log_lines import say as log
+from relkit.output import as_json, write_atomic
 from relkit.stacks.model import RankDump
 
-
-def log(line: str) -> None:
-    """One line to the person at the terminal, apart from the job's own output."""
-    click.echo(f"relkit: {shown(line)}", err=True)
+REPORT = "report.json"
+_BY_ACTION = {
+    OnHang.REPORT: "no process is touched",
+    OnHang.SAVE: "a job under try-to-persist is saved; any other is left as it is",
+    OnHang.RESTART: "the workers are started again, if a restart is left",
+    OnHang.ABORT: "the job is ended",
+}
 
 
 def keep_report(report: Report, path: Path) -> bool:
@@ -39,7 +46,7 @@ def keep_report(report: Report, path: Path) -> bool:
 
 def log_unwritten(error: Exception) -> None:
     """What was to be in the timeline folder is not: the job goes on."""
-    log(f"the timeline folder could not be written: {error}")
+    log(warning(f"the timeline folder could not be written: {error}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,64 +55,75 @@ class Publisher:
 
     Args:
         folder: the timeline folder, writable.
+        on_hang: what is done about a hang.
+        page: draws the pictures.
         of_all_nodes: the folder that holds those of all nodes, where each has its own.
     """
 
     folder: Path
+    on_hang: OnHang
+    page: IncidentPage
     of_all_nodes: Path | None = None
-
-    def prepare(self) -> None:
-        """Import what publish() needs: not at the top, as the workers would start later for it."""
-        import relkit.reports.timeline_folder
-        import relkit.stacks.merge  # noqa: F401
 
     def publish(
         self, job: JobView, verdict: HangVerdict, report: Report, dumps: Sequence[RankDump]
     ) -> None:
-        """The verdict on stderr at once; then the dumps, stacks, SVGs and reports."""
+        """The verdict on stderr and the evidence on disk at once; the page follows beside the job.
+
+        What is to be done about the job waits for this call, and not for the page.
+        """
         if verdict.all_alike and len(report.findings) == 1 and is_before_first_step(job.ranks):
             self._publish_briefly(report)
             return
-        from relkit.reports import timeline_folder
-        from relkit.stacks.merge import merge_dumps
-
-        # One write: the job's own lines must not land inside the verdict.
-        sys.stderr.write("\n" + as_text(report, colour=use_colour(sys.stderr)) + "\n")
-        sys.stderr.flush()
+        say_report(report, apart=True)
         try:
             moved = timeline.rotate(self.folder)
             timeline.write_dumps(self.folder, dumps)
-            merged = merge_dumps(dumps, job.world_size)
-            written = timeline_folder.write(self.folder, report, merged)
+            write_atomic(self.folder / REPORT, as_json(report))
         except (RelkitError, OSError) as error:
             # The verdict has been shown; a full disk must not take the monitor down with it.
             log_unwritten(error)
             return
         if moved:
             log(f"the files of the earlier incident are in {moved}")
+        self.page.begin(
+            self._done_so_far(report, job, len(dumps)), partial(self._show, job, len(dumps))
+        )
+
+    def _done_so_far(self, report: Report, job: JobView, captured: int) -> list[Action]:
+        now_s = time.time()
+        actions = [
+            Action(report.started, job.trigger),
+            Action(now_s, f"{captured} of {job.world_size} ranks captured, and judged"),
+        ]
+        if report.facts.get("is_hang") is False:
+            return actions
+        action = self.on_hang if report.facts.get("action") else OnHang.REPORT
+        return [*actions, Action(now_s, f"{_BY_ACTION[action]} (--on-hang {self.on_hang})")]
+
+    def _show(self, job: JobView, captured: int, drawn: Sequence[Path]) -> None:
+        text = f"{captured} of {job.world_size} ranks captured; see:"
         if job.is_sample:
-            log(
-                f"the stacks of {len(dumps)} of {job.world_size} ranks were brought here; those of"
+            text = (
+                f"the stacks of {captured} of {job.world_size} ranks were brought here; those of"
                 " the others are on their nodes: relkit hang collect brings them. See:"
             )
-        else:
-            log(f"{len(dumps)} of {job.world_size} ranks captured; see:")
-        for path in written:
-            click.echo(f"  {path}", err=True)
-        whole = shlex.quote(str(self.of_all_nodes or self.folder))
-        nodes = ", of all nodes where they share that folder" if self.of_all_nodes else ""
-        log(f"one page with all of it{nodes}: relkit report {whole}")
+        log(text, files=[str(path) for path in (*drawn, self.folder / REPORT)])
+        if self.of_all_nodes is not None or not drawn:
+            whole = shlex.quote(str(self.of_all_nodes or self.folder))
+            nodes = " of all nodes, where they share that folder" if self.of_all_nodes else ""
+            log(f"one page{nodes}: relkit report {whole}")
 
     def _publish_briefly(self, report: Report) -> None:
         """Where all ranks failed alike before the first step, stacks would show nothing."""
         (finding,) = report.findings
-        log(finding.title)
+        log(Line(finding.title, Level.ERROR, finding.id))
         try:
             timeline.rotate(self.folder)
         except OSError as error:
             log_unwritten(error)
             return
-        path = self.folder / "report.json"
+        path = self.folder / REPORT
         if keep_report(report, path):
             log(f"{finding.advice} The report is {path}.")
 
@@ -116,16 +134,22 @@ class Publisher:
 
 def monitor_into(
     folder: Path, settings: MonitorSettings, *, of_all_nodes: Path | None = None
-) -> Monitor:
-    """A monitor that shows and writes what it finds as Publisher does, into a timeline folder."""
-    publisher = Publisher(folder, of_all_nodes)
-    return Monitor(
+) -> tuple[Monitor, IncidentPage]:
+    """A monitor that shows and writes what it finds as Publisher does, into a timeline folder.
+
+    Returns:
+        The monitor; and the page of what it finds, which wants to know what is done about it.
+    """
+    page = IncidentPage(folder, log)
+    publisher = Publisher(folder, settings.on_hang, page, of_all_nodes)
+    monitor = Monitor(
         settings,
         publish=publisher.publish,
         write_dumps=publisher.write_dumps,
         log=log,
-        prepare=publisher.prepare,
+        finish=page.close,
     )
+    return monitor, page
 
 
 def choose_timeline(asked: Path | None) -> Path:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from relkit.log_lines import is_quiet
+
 
 class Bar(Protocol):
     """What a command calls to say how far it is."""
@@ -21,8 +23,8 @@ def _say_nothing(done: int = 0, total: int = 0, description: str = "") -> None:
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[Bar]:
-    """A bar on stderr until the block ends, where that is a terminal; elsewhere nothing."""
-    if not sys.stderr.isatty():
+    """A bar on stderr until the block ends, where that is a terminal that wants it."""
+    if is_quiet() or not sys.stderr.isatty():
         # rich is not loaded for nothing.
         yield _say_nothing
         return

@@ -15,6 +15,7 @@ import click
 from relkit.commands.shared.options import finish
 from relkit.commands.shared.progress import progress_bar
 from relkit.errors import UsageProblem
+from relkit.log_lines import say_progress
 
 if TYPE_CHECKING:
     from relkit.data.preprocess import Job, PreprocessResult
@@ -201,6 +202,6 @@ def _progress(log_interval: int) -> Iterator[Callable[[int, int, int], None]]:
             bar(done, total, f"{documents} ({rates})")
             if not sys.stderr.isatty() and documents // log_interval > said:
                 said = documents // log_interval
-                click.echo(f"Processed {documents} documents ({rates}).", err=True)
+                say_progress(f"Processed {documents} documents ({rates}).")
 
         yield tell

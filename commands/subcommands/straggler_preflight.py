@@ -10,6 +10,7 @@ import click
 
 from relkit.commands.shared.fleet_options import fleet_options
 from relkit.commands.shared.options import FiniteRange, finish
+from relkit.log_lines import say_progress
 from relkit.netcheck.measure.probes.names import PROBES
 
 # A probe of torch's needs that much longer than its measurement to begin and end.
@@ -119,5 +120,5 @@ def preflight(
     )
     if folder is not None:
         for path in save_all(folder, result, report):
-            click.echo(f"wrote {path}", err=True)
+            say_progress(f"wrote {path}")
     return finish(report, fmt, None, force)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from relkit.commands.shared.options import finish
+from relkit.log_lines import say_progress
 
 
 @click.command()
@@ -51,5 +52,5 @@ def report(job: str, page: Path | None, force: bool, fmt: str | None) -> int:
         from relkit.straggler.present.metrics import metrics_of
 
         write_atomic(page, straggler_page.render(made, history, metrics_of(history)))
-        click.echo(f"wrote {page}", err=True)
+        say_progress(f"wrote {page}")
     return finish(made, fmt, None, force)

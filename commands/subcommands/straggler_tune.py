@@ -6,6 +6,7 @@ import click
 
 from relkit.commands.shared.options import FiniteRange
 from relkit.errors import UsageProblem
+from relkit.log_lines import say_progress
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control_settings import Mode
 
@@ -50,5 +51,5 @@ def tune(job: str, mode: str | None, min_slowdown: float | None) -> int:
     if min_slowdown is not None:
         changes["min_slowdown"] = min_slowdown
     control.write(folder, changes)
-    click.echo(f"asked the launcher of {job} for {changes}", err=True)
+    say_progress(f"asked the launcher of {job} for {changes}")
     return 0

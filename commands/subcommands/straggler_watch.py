@@ -10,6 +10,7 @@ import click
 
 from relkit.commands.shared.options import FiniteRange
 from relkit.errors import EXIT_UNKNOWN, NoSuchProcess, UsageProblem
+from relkit.log_lines import say_error, say_progress
 
 if TYPE_CHECKING:
     from relkit.commands.subcommands.straggler_screen import Sink
@@ -64,10 +65,10 @@ def watch(job: str | None, interval_s: float, once: bool, as_json: bool) -> int:
     with sink:
         _tail(tail, sink, interval_s, once)
     if tail.history is None:
-        click.echo(f"job {job}: no step was seen, relkit could not tell", err=True)
+        say_error(f"job {job}: no step was seen, relkit could not tell")
         return EXIT_UNKNOWN
     if not once:
-        click.echo(f"job {job} has ended", err=True)
+        say_progress(f"job {job} has ended")
     return straggler_report(tail.history).exit_code
 
 
@@ -100,5 +101,5 @@ def _tail(tail: HistoryTail, sink: Sink, interval_s: float, once: bool) -> None:
             return
         if tail.history is None and not waiting:
             waiting = True
-            click.echo("waiting for the first steps", err=True)
+            say_progress("waiting for the first steps")
         time.sleep(min(_POLL_S, interval_s))

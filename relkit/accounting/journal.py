@@ -32,6 +32,7 @@ class Journal:
         job_id: of the launcher.
         log: one line to the terminal.
         make: where the file is to be.
+        on_record: gets each record as it is added; must neither raise nor wait.
     """
 
     def __init__(
@@ -39,8 +40,9 @@ class Journal:
         job_id: str,
         log: Callable[[str], None],
         make: Callable[[str], Path] = journal_folder.make,
+        on_record: Callable[[Record], None] = lambda _record: None,
     ) -> None:
-        self._log = log
+        self._log, self._on_record = log, on_record
         self._descriptor = -1
         self._size_bytes = 0
         self.is_full = False
@@ -72,6 +74,7 @@ class Journal:
         record = Record(what, at_s, unix_s - (now_s - at_s), **members)  # type: ignore[arg-type]
         # A figure that is made of it here is the one that a reader makes.
         record = record.rounded()
+        self._on_record(record)
         is_end = what is What.ENDED
         room = MAX_BYTES if is_end else MAX_BYTES - _END_BYTES
         line = record.to_line()

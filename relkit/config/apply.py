@@ -55,6 +55,33 @@ def give_settings(ctx: click.Context, settings: Table, name: str, command: click
     return table
 
 
+def take_own(ctx: click.Context, settings: Table) -> Table:
+    """Give a group the values of its own options, which stand above all tables.
+
+    Args:
+        ctx: of the group; what the command line or a variable sets stays.
+        settings: of all files.
+
+    Returns:
+        The rest.
+
+    Raises:
+        ConfigProblem: a value is no value of its option.
+    """
+    options = {key: param for key, param in _flags(ctx.command) if param.expose_value}
+    rest = {key: value for key, value in settings.items() if key not in options}
+    for key, param in options.items():
+        setting = settings.get(key)
+        if not isinstance(setting, Setting) or param.name is None:
+            continue
+        if ctx.get_parameter_source(param.name) is ParameterSource.DEFAULT:
+            try:
+                ctx.params[param.name] = param.type_cast_value(ctx, _plain(key, param, setting))
+            except click.BadParameter as error:
+                raise ConfigProblem(f"{setting.where}: --{key}: {error.message}") from error
+    return rest
+
+
 def check_commands(settings: Table, commands: Collection[str]) -> None:
     """Refuse tables of commands that do not exist, and values that are in no table.
 

@@ -62,6 +62,8 @@ def report_of(plain: object) -> Report:
             "absent": _text(plain.get("absent"), MAX_FOLD),
             "world_size": world_size,
             "hang_timeout_s": _number(plain.get("hang_timeout_s")) or 0.0,
+            "is_hang": plain.get("is_hang") is not False,
+            "action": _text(plain.get("action")),
             "culprits": [
                 rank for rank in _list(plain.get("culprits")) if _is_rank(rank, world_size)
             ],

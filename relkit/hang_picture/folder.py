@@ -30,6 +30,8 @@ from relkit.hang.stored_report import (
     verdict_of,
     views_of,
 )
+from relkit.hang_picture.actions import MAX_ACTIONS, Action, read_actions
+from relkit.hang_picture.gone_ranks import gone_ranks
 from relkit.hang_picture.model import HangPicture
 from relkit.hang_picture.picture import hang_picture
 from relkit.hang_picture.runbook import HangFiles
@@ -65,12 +67,15 @@ class HangEvidence:
     merged: Merged | None
 
 
-def read_hang(folder: Path, *, progress: ReadProgress | None = None) -> HangEvidence:
+def read_hang(
+    folder: Path, *, progress: ReadProgress | None = None, has_stacks: bool = False
+) -> HangEvidence:
     """Read what `relkit launch` left of a hang, or the dumps of PyTorch's flight recorder.
 
     Args:
         folder: the timeline folder, or that of the dumps.
         progress: called with how many files have been read, and how many there are.
+        has_stacks: the merged stacks are there, or will be soon.
 
     Raises:
         UsageProblem: there is no such folder, or it holds neither.
@@ -101,7 +106,8 @@ def read_hang(folder: Path, *, progress: ReadProgress | None = None) -> HangEvid
         hang_timeout_s=float(facts["hang_timeout_s"]),
         trigger=str(facts["trigger"]),
     )
-    return _evidence(folder, report, job, verdict_of(report), dumps, notes, has_report=True)
+    there = HangFiles(str(folder), True, bool(dumps), has_stacks or _has_merged_stacks(folder))
+    return _evidence(folder, report, job, verdict_of(report), dumps, notes, there)
 
 
 def _require_folder(folder: Path) -> None:
@@ -304,16 +310,33 @@ def _evidence(
     verdict: HangVerdict,
     dumps: Sequence[RankDump],
     notes: Sequence[str],
-    *,
-    has_report: bool = False,
+    files: HangFiles | None = None,
 ) -> HangEvidence:
     merged = merge_dumps(dumps, job.world_size) if dumps else None
     shown = [printable_line(note)[:400] for note in notes[:MAX_NOTES]]
     if len(notes) > len(shown):
         shown.append(f"and {len(notes) - len(shown):,} more files that could not be used")
-    files = HangFiles(str(folder), has_report, bool(dumps), _has_merged_stacks(folder))
-    picture = hang_picture(job, verdict, merged.classes if merged else (), files=files, notes=shown)
+    actions = _actions(folder)
+    picture = hang_picture(
+        job,
+        verdict,
+        merged.classes if merged else (),
+        files=files or HangFiles(str(folder), False, bool(dumps), _has_merged_stacks(folder)),
+        gone=gone_ranks(report, job.ranks, actions),
+        actions=actions,
+        notes=shown,
+    )
     return HangEvidence(report, picture, merged)
+
+
+def _actions(folder: Path) -> tuple[Action, ...]:
+    """What the launchers did that have noted it here; each node may have a folder of its own."""
+    try:
+        folders = [folder, *node_folders(folder)]
+    except OSError:
+        folders = [folder]
+    actions = (action for each in folders for action in read_actions(each))
+    return tuple(sorted(actions, key=lambda action: action.unix_s)[:MAX_ACTIONS])
 
 
 def _has_merged_stacks(folder: Path) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from relkit.hang_picture.actions import Action
+
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
@@ -225,6 +227,7 @@ class HangPicture:
         transfers: sends and receives in flight, those whose peer has not come first.
         stack_classes: outliers first.
         timeline: the last operations of each rank.
+        actions: what relkit did, by time.
         left_out: how much more there is.
         notes: what could not be read.
     """
@@ -237,6 +240,7 @@ class HangPicture:
     transfers: tuple[TransferFact, ...] = ()
     stack_classes: tuple[StackClass, ...] = ()
     timeline: tuple[RankTimeline, ...] = ()
+    actions: tuple[Action, ...] = ()
     left_out: LeftOut = LeftOut()
     notes: tuple[str, ...] = ()
 

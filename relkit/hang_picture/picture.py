@@ -13,6 +13,7 @@ from relkit.hang.stackclass import classify
 from relkit.hang.transfers import Transfer, transfers_of
 from relkit.hang.waits import Wait, waits_of
 from relkit.hang.words import exit_words
+from relkit.hang_picture.actions import Action
 from relkit.hang_picture.model import (
     Blamed,
     HangPicture,
@@ -35,6 +36,7 @@ MAX_GROUPS = 64
 MAX_TRANSFERS = 512
 MAX_CLASSES = 48
 _NO_FILES = HangFiles()
+_NOBODY = RankSet()
 MAX_FRAMES = 40
 
 
@@ -44,6 +46,8 @@ def hang_picture(
     classes: Sequence[PathClass] = (),
     *,
     files: HangFiles = _NO_FILES,
+    gone: RankSet = _NOBODY,
+    actions: Sequence[Action] = (),
     notes: Sequence[str] = (),
 ) -> HangPicture:
     """All facts of the page.
@@ -53,6 +57,8 @@ def hang_picture(
         verdict: who is at fault.
         classes: the main threads by path, from the merged stacks.
         files: of the hang, for the commands to type.
+        gone: ranks whose processes have ended since.
+        actions: what relkit did, by time.
         notes: what could not be read.
     """
     views = {view.rank: view for view in job.ranks}
@@ -71,7 +77,7 @@ def hang_picture(
     stacks = stack_classes(classes, views, activities, culprits)
     lanes, lanes_left_out = timeline(views, waits, culprits)
     return HangPicture(
-        blamed=_blamed(verdict, views, activities, files),
+        blamed=_blamed(verdict, views, activities, files, gone),
         waiting=len(_waiters(wait for wait in waits if wait.missing) - culprits),
         waits=tuple(_fact(w, age) for w, age in zip(waits, ages_s, strict=True))[:MAX_WAITS],
         wait_graph=wait_graph(waits, ages_s, verdict.culprits, others),
@@ -86,6 +92,7 @@ def hang_picture(
             stack_classes=max(0, len(stacks) - MAX_CLASSES),
             timeline=lanes_left_out,
         ),
+        actions=tuple(actions),
         notes=tuple(notes),
     )
 
@@ -122,6 +129,7 @@ def _blamed(
     views: Mapping[int, RankView],
     activities: Mapping[int, Activity],
     files: HangFiles,
+    gone: RankSet,
 ) -> tuple[Blamed, ...]:
     first: dict[int, Culprit] = {}
     for culprit in verdict.culprits:
@@ -129,15 +137,26 @@ def _blamed(
     if not first:
         return (_nobody(verdict, files),)
     return tuple(
-        _blame(culprit, views.get(culprit.rank), activities.get(culprit.rank), files)
+        _blame(
+            culprit,
+            views.get(culprit.rank),
+            activities.get(culprit.rank),
+            files,
+            is_gone=culprit.rank in gone,
+        )
         for culprit in list(first.values())[:MAX_BLAMED]
     )
 
 
 def _blame(
-    culprit: Culprit, view: RankView | None, activity: Activity | None, files: HangFiles
+    culprit: Culprit,
+    view: RankView | None,
+    activity: Activity | None,
+    files: HangFiles,
+    *,
+    is_gone: bool,
 ) -> Blamed:
-    text, commands = advice_on(culprit, files)
+    text, commands = advice_on(culprit, files, is_gone=is_gone)
     place = activity.place if activity else ""
     return Blamed(
         rank=culprit.rank,

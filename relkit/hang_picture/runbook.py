@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from relkit.hang.model import Category, Culprit
 
+_PID = re.compile(r"\bPID\b")
+_GONE = "Its process is gone: what it did is in its stacks."
 _SAFE_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
@@ -19,10 +21,12 @@ class Advice:
         text: what to look for, and what to do about it.
         commands: to type first. HOST and PID are filled in; STACKS and FACTS become a command that
             shows them.
+        text_when_gone: instead of `text` where the process has ended; "": `text` holds then, too.
     """
 
     text: str
-    commands: tuple[str, str]
+    commands: tuple[str, ...]
+    text_when_gone: str = ""
 
 
 RUNBOOK = {
@@ -44,12 +48,16 @@ RUNBOOK = {
         "means that a signal did it (a person, a scheduler that suspends). Let it go on, and the "
         "job goes on with it.",
         ("ssh HOST 'grep -E \"State|TracerPid\" /proc/PID/status'", "ssh HOST 'kill -CONT PID'"),
+        "It was stopped by a signal or a debugger. Look at who did that: a person, a scheduler "
+        "that suspends.",
     ),
     Category.UNINTERRUPTIBLE: Advice(
         "It waits inside the kernel, and no signal ends that. The kernel's stack says whether a "
         "file system or a device is the reason. If df hangs as well, the mount is gone: mend it, "
         "or drain the host and restart it.",
         ("ssh HOST 'sudo cat /proc/PID/stack; dmesg -T | tail'", "ssh HOST 'timeout 10 df -h'"),
+        "It waited inside the kernel, and no signal ends that. If df hangs, the mount is gone: "
+        "mend it, or drain the host and restart it. Else the kernel's log may name the device.",
     ),
     Category.MISMATCH: Advice(
         "The script is wrong, not the machine: starting it again will hang at the same place. In "
@@ -95,6 +103,8 @@ RUNBOOK = {
         "slow and not stuck, and `--hang-timeout` is too short for this phase. If they stay, the "
         "loop at the line named here does not end.",
         ("ssh HOST 'py-spy dump --nonblocking --pid PID'", "ssh HOST 'top -b -n 1 -H -p PID'"),
+        "It computed while the others waited: the loop at the line named here did not end, or it "
+        "was slow, and `--hang-timeout` is too short for this phase.",
     ),
     Category.BLOCKED: Advice(
         "The ranks that wait are healthy; this one waits on its own host. Look at all its "
@@ -160,32 +170,49 @@ class HangFiles:
         return f"relkit {'report --json' if self.has_dumps else 'hang analyze'} {folder}"
 
 
-def commands_for(category: Category, host: str, pid: int, files: HangFiles) -> tuple[str, str]:
+def commands_for(
+    category: Category, host: str, pid: int, files: HangFiles, *, is_gone: bool = False
+) -> tuple[str, ...]:
     """What to type first.
 
     Args:
         category: of the fault.
-        host, pid: where the rank ran; what is not known is left for the reader to fill in. Names
-            come from the job: one that is no host name is not put into a command.
+        host, pid: where the rank ran; a host that is not known is left for the reader to fill in.
+            Names come from the job: one that is no host name is not put into a command.
         files: of the hang.
+        is_gone: the rank's process has ended, so that nothing can be asked of it.
     """
+    asked = RUNBOOK[category].commands
+    if is_gone or pid <= 0:
+        asked = tuple(each for each in asked if not _PID.search(each))
+        asked = asked if len(asked) == len(RUNBOOK[category].commands) else ("STACKS", *asked)
     filled = {
         "HOST": host if _SAFE_HOST.fullmatch(host) else "HOST",
-        "PID": str(pid) if pid > 0 else "PID",
+        "PID": str(pid),
         "STACKS": files.stacks(),
         "FACTS": files.facts(),
     }
-    first, second = (
+    made = (
         re.sub(r"\b(HOST|PID|STACKS|FACTS)\b", lambda match: filled[match[0]], command)
-        for command in RUNBOOK[category].commands
+        for command in dict.fromkeys(asked)
     )
-    return first, second
+    return tuple(made)
 
 
-def advice_on(culprit: Culprit, files: HangFiles) -> tuple[str, tuple[str, str]]:
-    """The paragraph and the commands for one rank at fault."""
+def advice_on(
+    culprit: Culprit, files: HangFiles, *, is_gone: bool = False
+) -> tuple[str, tuple[str, ...]]:
+    """The paragraph and the commands for one rank at fault.
+
+    Args:
+        culprit: the rank; files: of the hang.
+        is_gone: its process has ended.
+    """
     entry = RUNBOOK[culprit.category]
+    commands = commands_for(culprit.category, culprit.host, culprit.pid, files, is_gone=is_gone)
     text = entry.text
-    if not culprit.host and any("HOST" in command for command in entry.commands):
+    if is_gone and any(map(_PID.search, entry.commands)):
+        text = f"{entry.text_when_gone or text} {_GONE}"
+    if not culprit.host and any("HOST" in command for command in commands):
         text += f" These files do not say where rank {culprit.rank} ran: the scheduler does."
-    return text, commands_for(culprit.category, culprit.host, culprit.pid, files)
+    return text, commands

@@ -93,6 +93,7 @@ def run_child(
     timeout_s: float,
     keep: Sequence[int] = (),
     add_environment: Mapping[str, str] = MappingProxyType({}),
+    environment: Mapping[str, str] | None = None,
 ) -> ChildResult:
     """Run argv to its end or to the deadline.
 
@@ -103,14 +104,16 @@ def run_child(
         argv: the command; argv[0] is an absolute path.
         timeout_s: when to kill it and its process group, s.
         keep: file descriptors that it inherits.
-        add_environment: variables that it gets beside this process's own.
+        add_environment: variables that it gets beside those of `environment`.
+        environment: what it gets; None: what this process has.
 
     Raises:
         OSError: it cannot be started.
     """
     # The collector must not carry the hook, nor log into its own standard error.
-    environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "RUST_LOG")}
-    environment.update(add_environment)
+    given = os.environ if environment is None else environment
+    variables = {k: v for k, v in given.items() if k not in ("LD_PRELOAD", "RUST_LOG")}
+    variables.update(add_environment)
     out, err = _memory_file(), _memory_file()
     try:
         began = time.monotonic()
@@ -123,7 +126,7 @@ def run_child(
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
-                    env=environment,
+                    env=variables,
                     pass_fds=tuple(keep),
                     start_new_session=True,
                 )

@@ -1,4 +1,4 @@
-"""A hang as one self-contained page: verdict, what to type, who waits for whom, and the proof."""
+"""A hang as one self-contained page: verdict, what relkit did, what to do next, and the proof."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 from markupsafe import Markup
 
 from relkit.findings import Finding, Report, Status
+from relkit.hang.advice import ENTRIES
+from relkit.hang_picture.actions import Action
 from relkit.hang_picture.model import Blamed, GroupProgress, HangPicture, TransferFact, WaitGraph
 from relkit.reports import dot
 from relkit.reports.drawing.markup import middle_cut
+from relkit.reports.finding_texts import meaning_of
 from relkit.reports.hangs import hang_timeline, wait_graph_dot, wait_graph_svg
 from relkit.reports.html import (
     environment,
@@ -35,6 +38,8 @@ MAX_EVIDENCE = 200
 MAX_FLAME_BYTES = 3_200_000
 GRAPH_TIMEOUT_S = 5.0
 _RANKS_CHARS = 60
+# Of two pieces of advice that begin alike one is the other, with a number filled in.
+_SAME = 60
 
 _RANK_COLUMNS = (
     ("rank", "rank"),
@@ -57,12 +62,50 @@ class _Card:
 
     Args:
         who: the ranks; blamed: the first of them.
+        meaning: what the finding means, a paragraph each.
+        advice: of the finding, where it knows more than its kind; "" where it does not.
         reasons: why relkit believes it.
     """
 
     who: str
     blamed: Blamed
+    meaning: tuple[str, ...]
+    advice: str
     reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """One row of what relkit did.
+
+    Args:
+        time: of day, UTC; after: since the hang was certain; text: what it was.
+    """
+
+    time: str
+    after: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Also:
+    """A finding below the first, with what it means.
+
+    Args:
+        finding: itself; meaning: a paragraph each, nothing where a card above has it.
+        advice: what to do next; "" where a card above says it.
+    """
+
+    finding: Finding
+    meaning: tuple[str, ...]
+    advice: str
+
+    @classmethod
+    def of(cls, finding: Finding, cards: Sequence[_Card]) -> _Also:
+        """Explain what no card explains."""
+        if any(card.blamed.finding == finding.id for card in cards):
+            return cls(finding, (), "")
+        return cls(finding, meaning_of(finding.id), finding.advice)
 
 
 def render(
@@ -89,6 +132,8 @@ def render(
     groups = _telling(picture.groups)
     blamed = next((each for each in picture.blamed if each.rank >= 0 and culprits), None)
     victims = _victims(facts.get("victims"))
+    # What to do where nobody stands out is no help where somebody does.
+    cards = _cards(picture, report) if blamed or not culprits else []
     rest = [f for f in report.findings if f is not lead]
     evidence = [(finding, item) for finding in report.findings for item in finding.evidence]
     return (
@@ -103,10 +148,10 @@ def render(
             victims=victims[:MAX_VICTIMS],
             victims_left_out=_beyond(victims, MAX_VICTIMS),
             tiles=_tiles(report, picture, blamed),
-            # What to do where nobody stands out is no help where somebody does.
-            cards=_cards(picture, report) if blamed or not culprits else [],
+            cards=cards,
+            actions=_actions(picture.actions, report.started),
             more_cards=_beyond(_kinds(picture), MAX_CARDS),
-            rest=rest[:MAX_FINDINGS],
+            rest=[_Also.of(f, cards) for f in rest[:MAX_FINDINGS]],
             rest_left_out=_beyond(rest, MAX_FINDINGS),
             # These escape every name.
             graph=Markup(_graph(picture.wait_graph, draw_with_graphviz)),  # noqa: S704
@@ -194,7 +239,7 @@ def _kinds(picture: HangPicture) -> dict[str, list[Blamed]]:
 
 def _cards(picture: HangPicture, report: Report) -> list[_Card]:
     """One a category, in the order of the verdict."""
-    reasons = {finding.id: finding.reasons for finding in reversed(report.findings)}
+    findings = {finding.id: finding for finding in reversed(report.findings)}
     # Of all ranks at fault: the picture has the first ones only.
     category_of: dict[int, str] = {}
     for detail in report.facts.get("culprit_details", ()):
@@ -205,8 +250,36 @@ def _cards(picture: HangPicture, report: Report) -> list[_Card]:
         names = ", ".join(map(str, ranks[:6]))
         more = f" and {len(ranks) - 6:,} more" if len(ranks) > 6 else ""
         who = f"rank{'s' if len(ranks) > 1 else ''} {names}{more}" if ranks else ""
-        cards.append(_Card(who, alike[0], reasons.get(alike[0].finding, ())))
+        finding = findings.get(alike[0].finding)
+        cards.append(
+            _Card(
+                who,
+                alike[0],
+                meaning_of(alike[0].finding),
+                _advice_beyond(finding, alike[0].category),
+                finding.reasons if finding else (),
+            )
+        )
     return cards
+
+
+def _advice_beyond(finding: Finding | None, category: str) -> str:
+    """Advice that knows more of this fault than that it is of its kind."""
+    usual = next((e.advice for known, e in ENTRIES.items() if known.value == category), "")
+    # Where the usual advice names a process, the runbook has the command, or it is gone.
+    is_usual = finding is None or finding.advice[:_SAME] == usual[:_SAME]
+    return "" if is_usual or finding is None else finding.advice
+
+
+def _actions(actions: Sequence[Action], began_unix_s: float) -> list[_Done]:
+    return [
+        _Done(
+            page_time(each.unix_s)[11:],
+            f"+{each.unix_s - began_unix_s:,.1f} s" if each.unix_s >= began_unix_s else "",
+            each.text,
+        )
+        for each in actions
+    ]
 
 
 def _tiles(
@@ -220,7 +293,7 @@ def _tiles(
     if isinstance(world, int):
         note = f"on {hosts:,} host{'s' if hosts != 1 else ''}" if hosts else ""
         tiles.append(("ranks", f"{world:,}", note))
-    tiles.append(("wait for others", f"{picture.waiting:,}", "ranks"))
+    tiles.append(("wait for others", f"{picture.waiting:,}", f"rank{'s' * (picture.waiting != 1)}"))
     ages = [wait.in_flight_s for wait in picture.waits if wait.in_flight_s is not None]
     if ages:
         limit = facts.get("hang_timeout_s")

@@ -9,8 +9,9 @@ import pytest
 from selenium import webdriver
 
 from relkit.findings import Finding, Report, Status
+from relkit.hang_picture.actions import Action
 from relkit.hang_picture.model import HangPicture
-from relkit.reports import html
+from relkit.reports import recovery_page
 from relkit.reports.drawing.content_policy import add_to_picture
 from relkit.reports.flames import flame_svg
 from relkit.reports.hangs import hang_page
@@ -40,10 +41,12 @@ ATTACKS = (
     "<iframe src='data:text/html,x'/><style>body, svg { opacity: 0.5 }</style>"
 )
 HOLES = {
-    "report": lambda: html.render(
-        REPORT, {v: flame_svg.render(hang(v), title=v) for v in ("mixed", "py", "cpp")}
+    "recovery": lambda: recovery_page.render(REPORT),
+    "hang": lambda: hang_page.render(
+        REPORT,
+        HangPicture(notes=("HERE",), actions=(Action(1.79e9, "HERE"),)),
+        {v: flame_svg.render(hang(v), title=v) for v in ("mixed", "py", "cpp")},
     ),
-    "hang": lambda: hang_page.render(REPORT, HangPicture(notes=("HERE",)), {}),
     "straggler": lambda: straggler_text(replace(job(8, 100), job_id="HERE")),
     "netcheck": lambda: netcheck_html.render(REPORT, ()),
     "flame": lambda: flame_svg.render(hang("py"), title="HERE"),

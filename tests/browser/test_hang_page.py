@@ -34,7 +34,7 @@ def text_of(hung: JobView, *, graphviz: bool = False) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("width", [1600, 1280, 420])
+@pytest.mark.parametrize("width", [1600, 1280, 400])
 @pytest.mark.parametrize("graphviz", [True, False])
 @pytest.mark.parametrize("name", JOBS)
 def test_the_page_is_no_wider_than_its_window(
@@ -102,3 +102,30 @@ def test_nothing_is_fetched(page: Show) -> None:
     driver = page(text_of(pipeline_job(16), graphviz=True), "html")
     loaded = "return performance.getEntriesByType('resource').map(entry => entry.name)"
     assert driver.execute_script(loaded) == []
+
+
+def test_what_scrolls_can_be_reached_and_named_by_keyboard(page: Show) -> None:
+    driver = page(text_of(pipeline_job(16)), "html")
+    unreachable = driver.execute_script(
+        "return [...document.querySelectorAll('main *')].filter(each =>"
+        " /auto|scroll/.test(getComputedStyle(each).overflowX) &&"
+        " !(each.tabIndex === 0 && each.getAttribute('aria-label'))).map(each => each.outerHTML)"
+    )
+    assert unreachable == []
+    # Each part that the page begins with a link to is there.
+    missing = driver.execute_script(
+        "return [...document.querySelectorAll('.contents a')].map(link => link.hash)"
+        " .filter(place => !document.querySelector(`section${place} h2`))"
+    )
+    assert missing == []
+
+
+def test_closed_stacks_are_printed(page: Show) -> None:
+    driver = page(text_of(pipeline_job(16)), "html")
+    height = (
+        "return [...document.querySelectorAll('.class:not([open]) pre')]"
+        ".map(each => each.checkVisibility({contentVisibilityAuto: true}))"
+    )
+    assert set(driver.execute_script(height)) == {False}
+    media(driver, "light", "print")
+    assert set(driver.execute_script(height)) == {True}

@@ -1,4 +1,4 @@
-"""The report page in a real browser: tabs, pictures that do not clash, both schemes, no script."""
+"""Pictures of stacks in the page of a hang, in a real browser: tabs, both schemes, no script."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from relkit.findings import Finding, Report, Status
-from relkit.reports import html
+from relkit.hang_picture.model import HangPicture
 from relkit.reports.flames import flame_svg
+from relkit.reports.hangs import hang_page
 from tests.browser.conftest import media
 from tests.reports.trees import hang, hostile
 
@@ -29,7 +30,7 @@ def text_of_page(hostile_view: bool = False) -> str:
     }
     trees = {v: hostile() if hostile_view else hang(v) for v in ("mixed", "py", "cpp")}
     svgs = {v: flame_svg.render(t, title=f"View {v} {bad}") for v, t in trees.items()}
-    return html.render(Report("hang", (finding,), facts), svgs)
+    return hang_page.render(Report("hang", (finding,), facts), HangPicture(), svgs)
 
 
 def js(driver: webdriver.Chrome, code: str, *values: object) -> Any:  # noqa: ANN401

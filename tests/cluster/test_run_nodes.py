@@ -31,7 +31,7 @@ def node(start: Start, number: int, timeline: Path, port: int, fault: str, *more
 def both(start: Start, timeline: Path, port: int, fault: str) -> list[Done]:
     jobs = [node(start, n, timeline, port, fault) for n in (0, 1)]
     until(lambda: all((timeline / f"node-{n}" / "report.json").exists() for n in (0, 1)), *jobs)
-    until(lambda: all("one page with all of it" in job.text for job in jobs), *jobs)
+    until(lambda: all("one page of all nodes" in job.text for job in jobs), *jobs)
     for job in jobs:
         job.process.send_signal(signal.SIGTERM)
     return [job.wait() for job in jobs]

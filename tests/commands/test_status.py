@@ -19,7 +19,7 @@ from relkit.cli import cli
 from relkit.errors import BadInputFile
 from relkit.findings import Report
 from relkit.process import procfs
-from relkit.reports import html
+from relkit.reports import recovery_page
 from tests.unit.accounting.stories import Story
 
 GONE = "1-1"
@@ -170,12 +170,12 @@ def test_the_page_of_a_report_has_the_phases_and_escapes_what_a_journal_says() -
     story = Story("job").attempt(0, 3).fault("<script>alert(1)</script>").attempt(3, 5, number=1)
     leave(story.add(What.ENDED, name="succeeded"))
     facts = plain("job")
-    page = html.render(Report("status", (), facts), {})
+    page = recovery_page.render(Report("status", (), facts))
     assert "Where the time of each restart went" in page
     assert '<th scope="col">rendezvous</th>' in page
     assert "&lt;script&gt;alert(1)" in page
     assert "<script>alert" not in page
-    assert "Where the time" not in html.render(Report("hang", (), {}), {})
+    assert "Where the time" not in recovery_page.render(Report("hang", (), {}))
     assert account_of(story.records).restarts == {"<script>alert(1)</script>": 1}
 
 

@@ -46,6 +46,7 @@ def test_the_wheel_serves_every_python3_and_holds_the_hook(wheel: Path) -> None:
         "relkit/_lib/librelkit_merge.so",
         "relkit/_lib/librelkit_run_times.so",
         "relkit/_lib/librelkit_slots.so",
+        "relkit/_findings/hang.md",
         "relkit/commands/launch.py",
         "relkit/reports/flames/flame_svg.py",
         "relkit/reports/templates/flame.js",

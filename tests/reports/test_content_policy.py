@@ -9,9 +9,11 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
 from relkit.findings import Finding, Report, Status
-from relkit.reports import html
+from relkit.hang_picture.model import HangPicture
+from relkit.reports import recovery_page
 from relkit.reports.drawing.content_policy import add_to_picture, policy
 from relkit.reports.flames import flame_svg
+from relkit.reports.hangs import hang_page
 from relkit.reports.networks import netcheck_html
 from tests.reports.trees import hang
 
@@ -65,8 +67,9 @@ def check(page: Page, scripts: int) -> None:
 def test_a_page_allows_its_own_style_and_script() -> None:
     report = Report("hang", (Finding("RK-HANG-001", Status.FAIL, "rank 2 waits"),))
     svgs = {view: flame_svg.render(hang(view), title=view) for view in ("mixed", "py", "cpp")}
-    check(Page(html.render(report, svgs)), 1)
-    check(Page(html.render(report, {})), 0)
+    check(Page(hang_page.render(report, HangPicture(), svgs)), 1)
+    check(Page(hang_page.render(report, HangPicture(), {})), 0)
+    check(Page(recovery_page.render(report)), 0)
     check(Page(netcheck_html.render(report, ())), 0)
 
 

@@ -51,7 +51,8 @@ def page(hung: JobView, *, graphviz: bool = False) -> str:
 
 
 def body(text: str) -> str:
-    plain = re.sub(r"<[^>]+>", " ", re.sub(r"<(style|title)>.*?</\1>", "", text, flags=re.DOTALL))
+    plain = re.sub(r"<(style|title|nav)[ >].*?</\1>", "", text, flags=re.DOTALL)
+    plain = re.sub(r"<[^>]+>", " ", plain)
     return " ".join(plain.split())
 
 
@@ -62,8 +63,8 @@ def test_the_verdict_comes_before_everything_else() -> None:
         "waiting on a lock for 12.0 s.",
         "the line to blame examples/train.py:88 Loader.next_batch",
         "ranks 0-1,3 wait for it in all_reduce #12 of the default group",
-        "What this finding means: RK-HANG-008",
-        "What to do now: rank 2",
+        "What to do next: rank 2",
+        "what it means The others wait for this rank in a collective.",
         "ssh n0 &#39;py-spy dump --nonblocking --pid 1002&#39;",
         "Who waits for whom",
         "The last seconds of every rank",
@@ -248,7 +249,7 @@ def test_all_ranks_at_fault_are_counted() -> None:
     assert len(picture.blamed) < 101
     text = body(hang_page.render(report, picture, {}, draw_with_graphviz=False))
     assert "Ranks 20, 21, 22, 23, 24, 25 and 95 more hold up the job" in text
-    assert "What to do now: ranks 20, 21, 22, 23, 24, 25 and 94 more" in text
+    assert "What to do next: ranks 20, 21, 22, 23, 24, 25 and 94 more" in text
 
 
 def test_what_there_is_no_room_for_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +263,7 @@ def test_what_there_is_no_room_for_is_counted(monkeypatch: pytest.MonkeyPatch) -
     text = hang_page.render(report, picture, {}, draw_with_graphviz=False)
     victims, evidence = len(report.facts["victims"]) - 1, 3 * len(finding.evidence) - 1
     for words in (
-        f"and {victims} more, in the output of --json",
+        f"and {victims} more, in the output of relkit report --json",
         f"Rows not shown: {len(group.members) - 1 + 70};",
         "Sends and receives not shown: 3.",
         f"Classes not shown: {len(picture.stack_classes) - 1}.",

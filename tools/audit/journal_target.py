@@ -11,7 +11,7 @@ from relkit.accounting.records import What
 from relkit.accounting.report import HEADER, report_of, rows_of
 from relkit.output import as_json, as_text
 from relkit.process.identity import ProcessIdentity
-from relkit.reports import html
+from relkit.reports import recovery_page
 from tests.unit.accounting.stories import Story
 from tools.audit.target import Target, reads_file
 
@@ -32,7 +32,7 @@ def _read(path: Path) -> None:
     assert all(len(row) == len(HEADER) for row in rows_of(report.facts))
     as_text(report)
     as_json(report)
-    html.render(report, {})
+    recovery_page.render(report)
     ettr = report.facts["ettr"]
     assert ettr is None or 0.0 <= ettr <= 1.0
 

@@ -25,8 +25,10 @@ FILES_A_PAGE = 4000
 CHUNK_BYTES = 256 << 10
 MAX_FILE_BYTES = 64 << 20
 REPORT = "report.json"
+# What the launcher did about it.
+ACTIONS = "actions.jsonl"
 # What both ends agree to: nothing else is offered, asked for or believed.
-_FILE = r"(?:report\.json|[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}stacktrace)"
+_FILE = r"(?:report\.json|actions\.jsonl|[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}stacktrace)"
 _NODE = r"node-[A-Za-z0-9_.-]{1,100}"
 PATH = re.compile(rf"(?:{_NODE}/)?{_FILE}", re.ASCII)
 _NODE_FOLDER = re.compile(_NODE, re.ASCII)

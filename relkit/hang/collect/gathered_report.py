@@ -8,7 +8,7 @@ from pathlib import Path
 
 from relkit.files.input_file import read_input
 from relkit.findings import Evidence, Finding, Report, Status
-from relkit.hang.collect.evidence_files import REPORT
+from relkit.hang.collect.evidence_files import ACTIONS, REPORT
 from relkit.hang.collect.gather import CollectedEvidence
 from relkit.hang.stored_report import BadReport, report_of
 from relkit.hosts import fold
@@ -50,9 +50,12 @@ def lift_report(gathered: CollectedEvidence, out: Path) -> CollectedEvidence:
     _, absent, path = newest
     if absent or not path:
         return gathered
-    (out / path).rename(out / REPORT)
-    others = {name: size for name, size in gathered.files.items() if name != path}
-    return replace(gathered, files={REPORT: gathered.files[path], **others})
+    node = path.removesuffix(REPORT)
+    lifted = [name for name in (REPORT, ACTIONS) if node + name in gathered.files]
+    for name in lifted:
+        (out / (node + name)).rename(out / name)
+    others = {n: size for n, size in gathered.files.items() if n.removeprefix(node) not in lifted}
+    return replace(gathered, files={n: gathered.files[node + n] for n in lifted} | others)
 
 
 def gathered_report(

@@ -33,6 +33,7 @@ from relkit.launch.hang.state_source import Occasion
 from relkit.launch.hang.summary import encode_summary
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import Log
+from relkit.log_lines import Level, Line
 from relkit.stacks.model import RankDump
 
 # How long a node that reported a failure waits for the leader to handle it: longer than it takes
@@ -177,7 +178,8 @@ class WatchFollower:
 
     def _take_over(self, leader: int, result: bytes) -> None:
         fields = codec.unpack(result)
-        self._log(f"node {leader} judged: {fields.get('sentence', '')}")
+        sentence = f"node {leader} judged: {fields.get('sentence', '')}"
+        self._log(Line(sentence, Level.ERROR, "verdict"))
         self._state.judged.set()
         action = fields.get("action")
         if action in {choice.value for choice in OnHang}:

@@ -20,6 +20,7 @@ from relkit.hang.words import where
 from relkit.launch.hang import codec
 from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import MESSAGE_BYTES, LedMailbox, Mailbox
+from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import MonitorSettings
 from relkit.process import procfs
 from relkit.ranks import RankSet
@@ -159,6 +160,7 @@ def judge(
     trigger: str,
     settings: MonitorSettings,
     started: float,
+    on_hang: OnHang | None = None,
     absent: Mapping[int, str],
     suspicions: tuple[Suspicion, ...] = (),
     sees_all: bool = True,
@@ -171,6 +173,7 @@ def judge(
         views: all ranks that are known, in any order, with or without their dump.
         dumps: the stacks, by their rank.
         started: Unix time of the trigger, s.
+        on_hang: what is done about it; None for a failure, which is torchrun's to act on.
         absent: why nothing is known, by rank, for ranks without a view.
         suspicions: that there were before.
         sees_all: False where such ranks are watched by others, and are not to be accused.
@@ -208,6 +211,10 @@ def judge(
         duration_s=max(0.0, time.time() - started),
     )
     report = with_live_sources(report, job)
+    action = on_hang.value if on_hang is not None and not verdict.is_over else ""
+    report = replace(
+        report, facts={**report.facts, "is_hang": on_hang is not None, "action": action}
+    )
     report = report if links is None else with_links(report, links)
     return IncidentResult(job, verdict, report, tuple(dumps))
 

@@ -32,6 +32,7 @@ from relkit.launch.hang.suspicions import Suspicions
 from relkit.launch.job.exchange import ExchangeBroken, wait_for_notes
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import Log, MonitorSettings, Publish
+from relkit.log_lines import warning
 from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump
 
@@ -217,7 +218,7 @@ class WatchLeader:
         world_size = watched.world_size_of((*local, *remote))
         deadline_s = incident.FAILURE_CAPTURE_S if on_hang is None else incident.HANG_CAPTURE_S
         if watched.mailbox.nodes > 1 or any(view.alive for view in local):
-            self._log(f"{trigger}; capturing all ranks")
+            self._log(warning(f"{trigger}; capturing all ranks", "hang"))
         number = self._incident
         self._incident += 1
         is_sample = not alone and self._is_large
@@ -245,6 +246,7 @@ class WatchLeader:
             trigger=trigger,
             settings=self._settings,
             started=started,
+            on_hang=on_hang,
             absent=dict.fromkeys(range(world_size), why_absent),
             suspicions=() if on_hang is None else self._suspicions.present,
             sees_all=watched.sees_all,
@@ -332,7 +334,7 @@ class WatchLeader:
         try:
             self._watched.mailbox.put(f"incident/{number}", codec.pack(note))
         except ExchangeBroken as error:
-            self._log(f"{error}; only this node's ranks are captured")
+            self._log(warning(f"{error}; only this node's ranks are captured"))
             return False
         return True
 
@@ -349,11 +351,11 @@ class WatchLeader:
         try:
             remote_views, remote_dumps, silent_nodes = incident.gather(mailbox, number, patience_s)
         except ExchangeBroken as error:
-            self._log(str(error))
+            self._log(warning(str(error)))
             remote_views, remote_dumps = (), ()
             silent_nodes = tuple(each for each in range(mailbox.nodes) if each != mailbox.node)
         if late := sorted(set(silent_nodes) - mailbox.silent):
-            self._log(no_answer(late, patience_s))
+            self._log(warning(no_answer(late, patience_s)))
         views.update({view.rank: view for view in remote_views})
         views.update(self._remote.without_answer(silent_nodes, patience_s))
         return dumps + remote_dumps, silent_nodes
@@ -363,7 +365,7 @@ class WatchLeader:
         try:
             self._watched.mailbox.put(f"incident/{number}/result", codec.pack(note))
         except ExchangeBroken as error:
-            self._log(f"{error}; the other nodes do not learn the verdict")
+            self._log(warning(f"{error}; the other nodes do not learn the verdict"))
 
     def _wait_until_read(self, number: int, silent_nodes: Sequence[int]) -> None:
         # Were this node to go now, the others would never know.

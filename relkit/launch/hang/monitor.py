@@ -12,6 +12,7 @@ from relkit.launch.hang.attempt import WatchedRanks, WatchState
 from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import Log, MonitorSettings, Publish
+from relkit.log_lines import warning
 from relkit.process.interruptible_wait import is_set_within
 from relkit.stacks.model import RankDump
 
@@ -46,8 +47,7 @@ class Monitor:
     Args:
         settings: timeout and action.
         publish, write_dumps, log: see Watch.
-        prepare: is called in the thread before it watches, so that nothing is read from a disk
-            that may be gone by the time of an incident.
+        finish: is called at the end of close().
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Monitor:
         publish: Publish,
         write_dumps: Callable[[Sequence[RankDump]], None],
         log: Log,
-        prepare: Callable[[], None] = lambda: None,
+        finish: Callable[[], None] = lambda: None,
     ) -> None:
-        self._prepare = prepare
+        self._finish = finish
         self._settings, self._publish, self._write_dumps, self._log = (
             settings,
             publish,
@@ -161,6 +161,7 @@ class Monitor:
         self._wake.set()
         if self._thread.is_alive():
             wait_for_thread(self._thread, self._mailbox, CLOSE_S, lambda: self._state.reporting)
+        self._finish()
 
     def _new_thread(self) -> threading.Thread:
         return threading.Thread(target=self._run, name="relkit-monitor", daemon=True)
@@ -173,27 +174,24 @@ class Monitor:
             except Exception as error:  # noqa: BLE001 (whatever it is, the job must stay watched)
                 what = f"monitoring stopped: {type(error).__name__}: {first_line_of(error)}"
                 if not self._restarts_left:
-                    self._log(f"{what}; it stays off, so hangs are not detected any more")
+                    self._log(warning(f"{what}; it stays off, so hangs are not detected any more"))
                     return
                 self._restarts_left -= 1
-                self._log(f"{what}; it starts again")
+                self._log(warning(f"{what}; it starts again"))
                 self._wake.wait(tick_interval_s(self._settings.hang_timeout_s))
 
     def _tick_until_closed(self) -> None:
         interval_s = tick_interval_s(self._settings.hang_timeout_s)
-        complained, is_prepared = "", False
+        complained = ""
         while not self._closing:
             watch = self._watch
             if watch is not None:
                 try:
-                    if not is_prepared:
-                        self._prepare()
-                        is_prepared = True
                     watch.tick(time.monotonic())
                 except (RelkitError, OSError, ImportError) as error:
                     # A failing monitor must not end the job; each problem is logged once.
                     if str(error) != complained:
                         complained = str(error)
-                        self._log(f"monitoring hit a problem: {error}")
+                        self._log(warning(f"monitoring hit a problem: {error}"))
             self._wake.wait(interval_s)
             self._wake.clear()

@@ -14,6 +14,7 @@ from relkit.hang.suspicion.whom_to_ask import ALL_UP_TO
 from relkit.hang.words import of_ranks
 from relkit.launch.hang.attempt import WatchedRanks, WatchState
 from relkit.launch.job.settings import Log
+from relkit.log_lines import warning
 
 # At most one line about a rank in this time.
 LINE_EVERY_S = 60.0
@@ -114,7 +115,8 @@ class Suspicions:
             if fresh:
                 self._said_s |= dict.fromkeys(ranks, now_s)
                 self._told |= ranks
-                self._log(f"suspicion: {turn.suspicion.sentence}")
+                named = next(iter(turn.suspicion.ranks), None) if len(ranks) == 1 else None
+                self._log(warning(f"suspicion: {turn.suspicion.sentence}", "suspicion", named))
         elif turn.what is What.WENT_ON and ranks & self._told:
             self._told -= ranks
             self._log(went_on_line(turn.suspicion))

@@ -30,9 +30,8 @@ OWN_FILES = (
     "stack_graph.dot",
     "report.json",
     "report.html",
+    "actions.jsonl",
 )
-# What `relkit report` adds later; it is moved with them.
-LATER_FILES = ("hang.html",)
 _DUMP = re.compile(r"\d{5,}-\d{5,}\.stacktrace")
 _REPORT_LIMIT_BYTES = 64 << 20
 
@@ -117,7 +116,7 @@ def rotate(folder: Path) -> Path | None:
 
 
 def _own_names(names: Iterable[str]) -> list[str]:
-    return [name for name in names if name in (*OWN_FILES, *LATER_FILES) or _DUMP.fullmatch(name)]
+    return [name for name in names if name in OWN_FILES or _DUMP.fullmatch(name)]
 
 
 def _previous(folder: Path) -> tuple[Path, int]:

@@ -19,6 +19,7 @@ from relkit.launch.hang.links.checks import LinkChecks
 from relkit.launch.hang.observe import Observer
 from relkit.launch.job.exchange import ExchangeBroken
 from relkit.launch.job.settings import Log, MonitorSettings, Publish
+from relkit.log_lines import warning
 from relkit.ranks import RankSet
 from relkit.stacks.model import RankDump
 
@@ -131,7 +132,7 @@ class Watch:
             self._broken_since_s = now_s
         if not self._alone and now_s - self._broken_since_s >= ALONE_AFTER_S:
             self._alone = True
-            self._log(f"{error}; from here on this node judges only its own ranks")
+            self._log(warning(f"{error}; from here on this node judges only its own ranks"))
 
 
 class UnwatchedRanks:
@@ -207,7 +208,9 @@ class UnwatchedRanks:
         for path, why in self._observer.unreadable.items():
             if path not in self._unreadable_reported:
                 self._unreadable_reported.add(path)
-                self._log(f"{path.name} cannot be read ({why}); that process is not watched")
+                self._log(
+                    warning(f"{path.name} cannot be read ({why}); that process is not watched")
+                )
 
     def _report_refusals(self, local: Sequence[RankView]) -> None:
         """Reasons for which processes record nothing."""
@@ -219,6 +222,5 @@ class UnwatchedRanks:
             who = f"pid {refusal.pid}"
             if refusal.pid in ranks:
                 who = f"rank {ranks[refusal.pid]} ({who})"
-            self._log(
-                f"{who} runs without a recorder: {refusal.reason}; its hangs are not detected"
-            )
+            what = f"{who} runs without a recorder: {refusal.reason}; its hangs are not detected"
+            self._log(warning(what))

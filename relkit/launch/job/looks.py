@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from relkit.errors import RelkitError
 from relkit.launch.job.settings import JobAborted, Log
+from relkit.log_lines import warning
 
 T = TypeVar("T")
 # What a host may refuse at any time: descriptors, files, memory, threads (RuntimeError), modules.
@@ -57,4 +58,4 @@ class Looks:
         if said_s is None or now_s - said_s >= _QUIET_S:
             self._said_s[what] = now_s
             reason = (str(error).splitlines() or [type(error).__name__])[0][:_MAX_REASON]
-            self._log(f"{what} failed, which is nothing to the job: {reason}")
+            self._log(warning(f"{what} failed, which is nothing to the job: {reason}"))

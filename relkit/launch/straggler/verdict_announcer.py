@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from relkit.launch.job.settings import Log
 from relkit.launch.straggler.exclusion import log_line, who_is
+from relkit.log_lines import warning
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.model import Cause, Verdict
 
@@ -132,4 +133,4 @@ class VerdictAnnouncer:
                 self._say(spell.dropped)
 
     def _say(self, raised: RaisedVerdict) -> None:
-        self._log(log_line(raised, self._job_id, self._host_of))
+        self._log(warning(log_line(raised, self._job_id, self._host_of), "straggler"))

@@ -125,11 +125,12 @@ def test_evidence_of_one_hang_comes_from_all_nodes_that_answer(
     assert "down" in why or "no route" in why
     assert {path.rpartition("/")[2] for path in plain["files"]} == {
         "report.json",
+        "actions.jsonl",
         "00000-00002.stacktrace",
         "00001-00002.stacktrace",
     }, text
-    # Its verdict is of all ranks, and stands where readers look first.
-    assert "report.json" in plain["files"]
+    # Its verdict is of all ranks, and stands with what was done where readers look first.
+    assert {"report.json", "actions.jsonl"} <= plain["files"].keys()
     verdict = judged(out)
     assert (verdict["culprits"], verdict["absent"]) == ([1], "")
     assert verdict["blamed"][0]["place"].startswith("examples/train.py")
@@ -152,8 +153,10 @@ def test_what_each_launcher_saw_of_a_cut_link_is_judged_together(
     fleet.hosts.mend("h2")
     code, plain, text = fleet.collect(tmp_path / "out")
     assert set(plain["files"]) == {
+        "node-h1/actions.jsonl",
         "node-h1/report.json",
         "node-h1/00000-00002.stacktrace",
+        "node-h2/actions.jsonl",
         "node-h2/report.json",
         "node-h2/00001-00002.stacktrace",
     }, text + said

@@ -1,4 +1,4 @@
-"""A real job hangs; the folder that it leaves gives the page."""
+"""A real job hangs: its page is there when it ends, and `relkit report` makes the same."""
 
 from __future__ import annotations
 
@@ -24,14 +24,25 @@ def test_the_folder_of_a_hang_gives_its_page(
         "--timeline-path", timeline, "--inject", "hang:rank=2:step=5", EXAMPLE, *ENDLESS,
     ).wait(80)  # fmt: skip
     assert done.code == 1, done.err
-    assert f"relkit report {timeline}" in done.err
+    shown = timeline / "report.html"
+    assert f"  {shown}\n" in done.err
+    at_the_hang = shown.read_text(encoding="utf-8")
+    assert run(["report", str(timeline)]) == 1
+    capsys.readouterr()
+    assert shown.read_text(encoding="utf-8") == at_the_hang
     assert run(["report", str(timeline), "--json", "-o", str(tmp_path / "page.html")]) == 1
     facts = json.loads(capsys.readouterr().out)
     assert facts["culprits"] == [2]
     (blamed,) = facts["blamed"]
     assert blamed["category"] == "blocked-on-host"
     assert blamed["place"].startswith("examples/train.py:")
-    assert f"--pid {blamed['pid']}" in blamed["commands"][0]
+    # The job has been ended: nothing can be asked of its processes.
+    assert blamed["commands"] == [f"less {timeline}/py_stack"]
+    did = [action["text"] for action in facts["actions"]]
+    assert did[1] == "4 of 4 ranks captured, and judged"
+    assert did[2] == "the job is ended (--on-hang abort)"
+    assert did[-1] == "the run failed: the job hung and was ended (--on-hang abort)"
+    assert all(f'<span class="what">{text}</span>' in at_the_hang for text in did[1:])
     nodes = facts["wait_graph"]["nodes"]
     assert [(node["ranks"], node["culprit"]) for node in nodes] == [("2", True), ("0-1,3", False)]
     assert facts["wait_graph"]["edges"] == [[1, 0]]

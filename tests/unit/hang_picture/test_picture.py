@@ -144,7 +144,10 @@ def test_a_host_that_is_no_name_is_not_put_into_a_command(host: str) -> None:
     for category in Category:
         for command in commands_for(category, host, 1, FILES):
             assert not host or host not in command
-    assert commands_for(Category.STOPPED, host, 0, FILES)[1] == "ssh HOST 'kill -CONT PID'"
+    if not host:
+        assert commands_for(Category.STOPPED, host, 7, FILES)[1] == "ssh HOST 'kill -CONT 7'"
+    # Where no process is known, nothing is to be asked of one.
+    assert commands_for(Category.STOPPED, host, 0, FILES) == ("less '/root/time line'/py_stack",)
 
 
 @pytest.mark.parametrize(

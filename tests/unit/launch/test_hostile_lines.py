@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from relkit.cli import cli
-from relkit.commands.shared.incident import log
 from relkit.hook import environment
 from relkit.launch.recovery.persist_folder import PREFIX, STATUS
+from relkit.log_lines import say as log
 from relkit.process.identity import own_identity
 from relkit.stacks.dump.report import stacks_text
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack

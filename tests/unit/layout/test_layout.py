@@ -28,7 +28,7 @@ ALLOWED: Mapping[str, str] = {
         "relkit.launch.job relkit.launch.peers relkit.launch.recovery relkit.linkcheck "
         "relkit.net relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
         "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.ttp relkit.why "
-        "reports reports.hangs reports.networks"
+        "reports.hangs reports.networks"
     ),
     "commands.launch_parts": (
         "ground commands.shared relkit.accounting relkit.flash_checkpoint.replicas "
@@ -40,8 +40,9 @@ ALLOWED: Mapping[str, str] = {
         "relkit.straggler.transport relkit.ttp reports"
     ),
     "commands.shared": (
-        "ground relkit.fleet relkit.hang relkit.launch.hang relkit.launch.job relkit.netcheck "
-        "relkit.netcheck.measure relkit.stacks reports reports.networks"
+        "ground relkit.fleet relkit.hang relkit.hang_picture relkit.launch.hang relkit.launch.job "
+        "relkit.launch.warm_standby relkit.netcheck relkit.netcheck.measure relkit.stacks reports "
+        "reports.hangs reports.networks"
     ),
     "commands.subcommands": (
         "ground commands.shared relkit.data relkit.hang.collect relkit.netcheck "
@@ -178,7 +179,9 @@ ALLOWED: Mapping[str, str] = {
     "reports": "ground relkit.accounting relkit.stacks reports.drawing reports.flames",
     "reports.drawing": "ground relkit.stacks",
     "reports.flames": "ground relkit.stacks reports.drawing",
-    "reports.hangs": "ground relkit.hang_picture reports reports.drawing",
+    "reports.hangs": (
+        "ground relkit.hang relkit.hang_picture relkit.stacks reports reports.drawing"
+    ),
     "reports.networks": "ground relkit.netcheck reports reports.drawing",
     "reports.straggler": "ground relkit.straggler relkit.straggler.present reports reports.drawing",
 }

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from relkit.hang.model import RankView
+from relkit.hang.stored_report import report_of
 from relkit.hang.words import where
 from relkit.launch.hang.incident import IncidentResult, judge
 from relkit.launch.job.on_hang import OnHang
@@ -18,7 +19,7 @@ WORLD = 3
 LOST = "its node cannot be reached"
 
 
-def judged(*views: RankView) -> IncidentResult:
+def judged(*views: RankView, on_hang: OnHang | None = None) -> IncidentResult:
     return judge(
         views,
         (),
@@ -27,8 +28,18 @@ def judged(*views: RankView) -> IncidentResult:
         trigger="a node was lost",
         settings=MonitorSettings(10.0, OnHang.ABORT, ()),
         started=1.0,
+        on_hang=on_hang,
         absent={0: LOST},
     )
+
+
+@pytest.mark.parametrize(
+    ("on_hang", "is_hang", "action"),
+    [(None, False, ""), (OnHang.ABORT, True, "abort"), (OnHang.REPORT, True, "report")],
+)
+def test_the_report_says_what_follows(on_hang: OnHang | None, is_hang: bool, action: str) -> None:
+    facts = report_of(judged(waiting(1), waiting(2), on_hang=on_hang).report.to_json()).facts
+    assert (facts["is_hang"], facts["action"]) == (is_hang, action)
 
 
 def waiting(rank: int) -> RankView:

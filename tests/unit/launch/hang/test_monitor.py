@@ -125,25 +125,18 @@ def test_the_end_waits_for_a_report_although_the_store_does_not_answer() -> None
     assert written
 
 
-def test_it_prepares_in_its_thread_before_it_watches(lines: queue.Queue[str]) -> None:
-    events: queue.Queue[str] = queue.Queue()
-    tries = iter(("no such module", ""))
-
-    def prepare() -> None:
-        events.put(f"prepared in {threading.current_thread().name}")
-        if why := next(tries):
-            raise ImportError(why)
-
+def test_what_is_still_to_be_done_is_done_last(lines: queue.Queue[str]) -> None:
     monitor = Monitor(
         MonitorSettings(10.0, OnHang.REPORT),
         publish=lambda *_: None,
         write_dumps=lambda _: None,
         log=lines.put,
-        prepare=prepare,
+        finish=lambda: lines.put("finished"),
     )
-    monitor.begin(attempt(FailingObserver(lambda look: events.put(f"look {look}"))))
-    seen = [events.get(timeout=WAIT_S) for _ in range(4)]
+    monitor.begin(attempt(FailingObserver(lambda look: lines.put(f"look {look}"))))
+    assert lines.get(timeout=WAIT_S) == "look 1"
     monitor.close()
-    assert seen == ["prepared in relkit-monitor"] * 2 + ["look 1", "look 2"]
-    line = lines.get(timeout=WAIT_S)
-    assert line == "monitoring hit a problem: no such module"
+    seen = [lines.get(timeout=WAIT_S)]
+    while seen[-1] != "finished":
+        seen.append(lines.get(timeout=WAIT_S))
+    assert lines.empty()

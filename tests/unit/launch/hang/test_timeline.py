@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from relkit.findings import Report
+from relkit.commands.shared import incident
+from relkit.hang_picture import actions
 from relkit.launch.hang import timeline
-from relkit.reports import timeline_folder
-from relkit.stacks.merge import merge_dumps
+from relkit.reports.hangs import timeline_folder
 from relkit.stacks.model import RankDump
+from tests.unit.hang_picture.hang_folders import blocked_job, write_hang
 
 
 def test_an_own_folder_is_made_private(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_rotation_moves_own_files_only(tmp_path: Path) -> None:
     timeline.write_dumps(tmp_path, [RankDump(rank, 2, 9, "S", job_id="old") for rank in (0, 1)])
     (tmp_path / "report.json").write_text(json.dumps({"job_id": "../old run"}))
     (tmp_path / "py_stack").write_text("x")
-    (tmp_path / "hang.html").write_text("of `relkit report`")
+    (tmp_path / "actions.jsonl").write_text("what was done")
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "x.stacktrace").write_text("not ours by name")
     target = timeline.rotate(tmp_path)
@@ -66,7 +67,7 @@ def test_rotation_moves_own_files_only(tmp_path: Path) -> None:
         "00001-00002.stacktrace",
         "report.json",
         "py_stack",
-        "hang.html",
+        "actions.jsonl",
     }
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"notes.txt", "x.stacktrace", target.name}
@@ -126,9 +127,9 @@ def test_the_job_id_of_a_following_node_is_in_its_dumps(tmp_path: Path) -> None:
 
 
 def test_own_files_are_all_that_is_written(tmp_path: Path) -> None:
-    dumps = [RankDump(0, 1, 9, "S", job_id="a")]
-    written = timeline_folder.write(tmp_path, Report("hang", ()), merge_dumps(dumps, 1))
-    assert {path.name for path in written} == set(timeline.OWN_FILES)
+    write_hang(tmp_path, blocked_job(2, culprit=1))
+    drawn = {path.name for path in timeline_folder.write(tmp_path)}
+    assert drawn | {incident.REPORT, actions.FILE} == set(timeline.OWN_FILES)
 
 
 def test_dumps_are_private(tmp_path: Path) -> None:
