@@ -23,12 +23,13 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(240)]
 RANKS = 2
-# Each has a helper with its environment, as a loader's worker has.
+# Each has a helper with its environment, as a loader's worker has; it ends with the rank.
 _TRAIN = """
 import subprocess, sys
 from pathlib import Path
 def next_batch(up):
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    command = [sys.executable, "-c", "input()"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     Path(up, str(child.pid)).touch()
     child.wait()
 next_batch(sys.argv[1])
@@ -83,13 +84,13 @@ def check(folder: Path, job_id: str) -> None:
 def test_ranks_of_mpirun(tmp_path: Path) -> None:
     words = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(RANKS))
     with job(tmp_path, *words):
-        (started,) = {
-            claim.split(b"=")[1].decode()
-            for pid in (path.name for path in (tmp_path / "up").iterdir())
-            for claim in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            if claim.startswith((b"PMIX_NAMESPACE=", b"OMPI_MCA_ess_base_jobid="))
+        (job_id,) = {
+            claim.partition(b"=")[2].decode()
+            for path in (tmp_path / "up").iterdir()
+            for claim in Path(f"/proc/{path.name}/environ").read_bytes().split(b"\0")
+            if claim.startswith(b"PMIX_NAMESPACE=")
         }
-        check(tmp_path, started)
+        check(tmp_path, job_id)
 
 
 @pytest.mark.slurm

@@ -62,8 +62,8 @@ class Settings:
 
     Args:
         min_slowdown: share of the step's local time, 0..1; a smaller slowdown is never raised.
-        min_slowdown_short: the same where ranks wait for a core: the same work then takes more
-            processor time on one core than on another, for minutes.
+        min_slowdown_short: the same where ranks wait for a core, if it is more: there, healthy
+            ranks were seen to differ by 6 % for some seconds.
         shifts: slownesses that are tested for, ascending.
         false_alarm: chance that a healthy job of `horizon_steps` is accused, 0..1.
     """

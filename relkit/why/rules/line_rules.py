@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from relkit.why.rules.bounded import bounded
+from relkit.why.rules.needed_words import needed_words
 from relkit.why.rules.told import Kind
 
 _ROOT, _WEAK, _AFTER, _LAUNCHER = Kind.ROOT, Kind.WEAK, Kind.CONSEQUENCE, Kind.LAUNCHER
@@ -21,7 +22,7 @@ class LineRule:
 
     Args:
         cause: name in the table of causes; kind: how much it says.
-        words: lower case; a line that holds none of them is not looked at.
+        words: see needed_words; a line that holds none of them is not looked at.
         pattern: that must be in it; its group `pid` is the process that it is about.
     """
 
@@ -31,58 +32,50 @@ class LineRule:
     pattern: re.Pattern[str]
 
 
-def _rule(cause: str, kind: Kind, words: str, pattern: str) -> LineRule:
-    return LineRule(
-        cause,
-        kind,
-        tuple(words.split("|")),
-        re.compile(bounded(pattern), re.IGNORECASE | re.ASCII),
-    )
+def _rule(cause: str, kind: Kind, pattern: str) -> LineRule:
+    ends = bounded(pattern)
+    return LineRule(cause, kind, needed_words(ends), re.compile(ends, re.IGNORECASE | re.ASCII))
 
 
 # Linux, and shells.
 _SYSTEM = (
-    _rule("oom-killer", _ROOT, "of memory", r"out of memory: kill(?:ed)? process (?P<pid>\d+)"),
-    _rule("oom-killer", _ROOT, "oom", r"oom-kill:.*\bpid=(?P<pid>\d+)"),
-    _rule("oom-killer", _ROOT, "oom", r"\boom[-_ ]?kill(?:ed|er)?\b(?!.*(?:disable|adj|score))"),
-    _rule("oom-killer", _ROOT, "of memory", r"^srun: error: .*\bout of memory$"),
-    _rule("oom-killer", _ROOT, "memory", r"exceeded (?:step |job )?memory limit"),
-    _rule("oom-killer", _ROOT, "memory", r"killed due to the node running low on memory"),
-    _rule("hardware", _ROOT, "xid", r"\bNVRM: Xid\b(?!.*:\s*(?:13|31|43|45)\b,)"),
-    _rule("device-error", _ROOT, "xid", r"\bNVRM: Xid\b.*:\s*(?:13|31)\b,"),
-    _rule("device-error", _AFTER, "xid", r"\bNVRM: Xid\b.*:\s*(?:43|45)\b,"),
-    _rule("hardware", _ROOT, "fallen", r"gpu (?:has )?fallen off the bus"),
+    _rule("oom-killer", _ROOT, r"out of memory: kill(?:ed)? process (?P<pid>\d+)"),
+    _rule("oom-killer", _ROOT, r"oom-kill:.*\bpid=(?P<pid>\d+)"),
+    _rule("oom-killer", _ROOT, r"\boom[-_ ]?kill(?:ed|er)?\b(?!.*(?:disable|adj|score))"),
+    _rule("oom-killer", _ROOT, r"^srun: error: .*\bout of memory$"),
+    _rule("oom-killer", _ROOT, r"exceeded (?:step |job )?memory limit"),
+    _rule("oom-killer", _ROOT, r"killed due to the node running low on memory"),
+    _rule("hardware", _ROOT, r"\bNVRM: Xid\b(?!.*:\s*(?:13|31|43|45)\b,)"),
+    _rule("device-error", _ROOT, r"\bNVRM: Xid\b.*:\s*(?:13|31)\b,"),
+    _rule("device-error", _AFTER, r"\bNVRM: Xid\b.*:\s*(?:43|45)\b,"),
+    _rule("hardware", _ROOT, r"gpu (?:has )?fallen off the bus"),
     _rule(
         "hardware",
         _ROOT,
-        "ecc|nvlink|hardware error|machine check",
         r"uncorrectable (?:volatile )?ecc|double[- ]bit ecc|uncorrectable nvlink|"
         r"\[hardware error\]|cuda error: hardware stack error|machine check exception",
     ),
-    _rule("segfault", _ROOT, "segfault", r"(?:\[(?P<pid>\d+)\])?: segfault at [0-9a-f]+ ip"),
-    _rule("segfault", _ROOT, "traps:|trap ", r"\w\[(?P<pid>\d+)\] (?:general protection|trap )"),
+    _rule("segfault", _ROOT, r"(?:\[(?P<pid>\d+)\])?: segfault at [0-9a-f]+ ip"),
+    _rule("segfault", _ROOT, r"\w\[(?P<pid>\d+)\] (?:general protection|trap )"),
     _rule(
         "segfault",
         _ROOT,
-        "fault|bus error|illegal|sigsegv|sigbus|sigill|floating point",
         r"fatal python error: (?:segmentation|bus|illegal|floating)|"
         r"\bsegmentation fault\b|\bsigsegv\b|\bsigbus\b|\bsigill\b|\bsigfpe\b|"
         r"\billegal instruction\b|\bfloating point exception\b.*core dumped|"
         r"(?:^|: |\s)bus error(?:\s*\(core dumped\)|$)",
     ),
-    _rule("disk-full", _ROOT, "no space", r"no space left on device|\benospc\b"),
-    _rule("disk-full", _ROOT, "quota", r"(?:disk )?quota exceeded|\bedquot\b|over quota"),
+    _rule("disk-full", _ROOT, r"no space left on device|\benospc\b"),
+    _rule("disk-full", _ROOT, r"(?:disk )?quota exceeded|\bedquot\b|over quota"),
     _rule(
         "storage",
         _ROOT,
-        "stale|i/o error|input/output|read-only|transport endpoint",
         r"stale (?:nfs )?file handle|input/output error|read-only file system|"
         r"buffer i/o error|transport endpoint is (?:not connected|shutdown)",
     ),
     _rule(
         "too-many-files",
         _ROOT,
-        "too many|temporarily unavailable|memlock|can't start new",
         r"too many open files|can't start new thread|"
         r"(?:fork|thread|process).*resource temporarily unavailable|memlock.*too low",
     ),
@@ -91,45 +84,46 @@ _SYSTEM = (
 # Schedulers.
 _SCHEDULERS = (
     _rule(
-        "time-limit", _ROOT, "time limit|walltime|deadlineexceeded|term_runlimit",
+        "time-limit",
+        _ROOT,
         r"due to time limit|job reached (?:its )?time limit|walltime .*exceeded|"
         r"exceeded .*walltime|deadlineexceeded|term_runlimit|cancel\w+ .*time limit",
     ),
     _rule(
-        "preempted", _ROOT, "preempt|spot|reclaim",
+        "preempted",
+        _ROOT,
         r"due to preemption|\bpreempted\b|preempting pod|spot (?:instance )?(?:interruption|"
         r"termination)|term_preempt",
     ),
     _rule(
-        "node-lost", _ROOT, "node|host",
+        "node-lost",
+        _ROOT,
         r"due to node fail|node fail(?:ure|ed)\b|\bnode_fail\b|nodelost|node is not ready|"
         r"node \S+ (?:is )?(?:down|unreachable|lost|not responding)|"
         r"lost (?:connection|contact) (?:to|with) (?:node|host)|the node .*(?:is|has) died|"
         r"^srun: error: .*\bnode failure|unexpectedly .*node.* terminated",
     ),
-    _rule("preempted", _ROOT, "evict", r"\bevicted\b|taintmanagereviction|the node was low on"),
+    _rule("preempted", _ROOT, r"\bevicted\b|taintmanagereviction|the node was low on"),
     _rule(
-        "image", _ROOT, "imagepull|errimage|pull image",
+        "image",
+        _ROOT,
         r"imagepullbackoff|errimagepull|failed to pull image|invalidimagename",
     ),
-    _rule("unschedulable", _ROOT, "failedscheduling|unschedulable|insufficient",
-          r"failedscheduling|\bunschedulable\b|\d+ insufficient \S+"),
-    _rule("cancelled", _WEAK, "cancelled", r"\bCANCELLED(?: AT| BY|\+| ON|\b)"),
-)  # fmt: skip
+    _rule("unschedulable", _ROOT, r"failedscheduling|\bunschedulable\b|\d+ insufficient \S+"),
+    _rule("cancelled", _WEAK, r"\bCANCELLED(?: AT| BY|\+| ON|\b)"),
+)
 
 # Devices.
 _DEVICES = (
     _rule(
         "device-assert",
         _ROOT,
-        "device-side|assert",
         r"device-side assert|\.cuh?:\d+:.*(?:block|thread): \[.*assertion\b|"
         r"\.(?:hip|cuh?):\d+.*\bassertion .*failed",
     ),
     _rule(
         "device-oom",
         _ROOT,
-        "of memory|outofmemory|alloc|exhausted",
         r"(?:cuda|hip|xpu|npu|mps|musa|device|gpu|torch)\S*[ :._].*out of memory|"
         r"\boutofmemoryerror: (?!.*(?:killed|node))(?:cuda|hip|xpu|npu)|cuda_error_out_of_memory|"
         r"cublas_status_alloc_failed|tried to allocate [\d.]+ ?[kmgt]i?b.*(?:gpu|npu|device|total)|"
@@ -139,8 +133,6 @@ _DEVICES = (
     _rule(
         "version",
         _ROOT,
-        "version|insufficient|compatible|no kernel image|undefined symbol|glibc|capability|ptx|abi|"
-        "forward compat|too old|size changed",
         r"driver/library version mismatch|driver version is insufficient|"
         r"no kernel image is available|cuda capability sm_\d+ is not compatible|"
         r"driver (?:on your system )?is too old|unsupported ptx|system has unsupported|"
@@ -153,8 +145,6 @@ _DEVICES = (
     _rule(
         "device-missing",
         _ROOT,
-        "no cuda|no hip|no nvidia|invalid device ordinal|visible|cuinit|"
-        "no gpu|nvml|device driver|not compiled with cuda|device unavailable|busy or unavailable",
         r"no cuda gpus are available|no hip gpus|no (?:cuda-capable|nvidia|usable) "
         r"(?:device|driver|gpu)|found no nvidia driver|invalid device ordinal|"
         r"not compiled with cuda enabled|could not select device driver|"
@@ -164,7 +154,6 @@ _DEVICES = (
     _rule(
         "device-mismatch",
         _ROOT,
-        "device|input type",
         r"(?:all|the) tensors? to be on the same device|same device, but found|"
         r"input type .*cuda.* and weight type|input type .* and weight type .*cuda|"
         r"must be on the same (?:device|gpu)|(?:is|are) on (?:the )?(?:cpu|cuda:\d).*"
@@ -176,7 +165,8 @@ _DEVICES = (
 # NCCL, gloo and what lies under them. What says that a peer has gone comes first.
 _NETWORK = (
     _rule(
-        "peer-lost", _AFTER, "peer|socket|pipe|reset|remote|connection|abort|store|shutdown",
+        "peer-lost",
+        _AFTER,
         r"ncclremoteerror|remote process exited|(?:connection|socket).*(?:reset|closed|shut ?down) "
         r"by (?:remote )?peer|connection closed by|connection reset|broken pipe|"
         r"closed by (?:remote )?peer|recvbytes failed|sendbytes.*failed|failed to recv, got 0|"
@@ -187,15 +177,16 @@ _NETWORK = (
         r"remote host closed|peer .*(?:exited|died|gone)",
     ),
     _rule(
-        "peer-lost", _AFTER, "process|actor|worker|exit|terminat",
+        "peer-lost",
+        _AFTER,
         r"tear(?:ing)? (?:the )?(?:entire )?process down|taking the (?:entire )?process down|"
         r"actor .*(?:died|is dead)|workercrashederror|actordiederror|"
         r"to avoid (?:data )?inconsisten|another (?:rank|process|worker) (?:has )?(?:failed|died)|"
         r"aborting due to .*(?:other|another|remote)",
     ),
     _rule(
-        "rendezvous", _ROOT, "rendezvous|rdzv|clients joined|tcpstore|connect|init_process_group|"
-        "store based barrier",
+        "rendezvous",
+        _ROOT,
         r"rendezvous(?:timeout|connection)error|rdzv.*time(?:d ?)?out|rendezvous.*timed? ?out|"
         r"timed out .*(?:rendezvous|clients? (?:to )?join)|"
         r"\d+/\d+ (?:clients|workers) (?:have )?joined|"
@@ -205,22 +196,26 @@ _NETWORK = (
         r"(?:could not|failed to|unable to) (?:reach|resolve|connect to) .*(?:master|rdzv|rendezv)|"
         r"connect.*(?:master|rendezvous).*(?:refused|unreachable|name or service)",
     ),
-    _rule("port-in-use", _ROOT, "in use",
-          r"address already in use|eaddrinuse|port \d+ is (?:already )?in use"),
     _rule(
-        "collective-timeout", _WEAK, "time",
+        "port-in-use", _ROOT, r"address already in use|eaddrinuse|port \d+ is (?:already )?in use"
+    ),
+    _rule(
+        "collective-timeout",
+        _WEAK,
         r"watchdog caught collective operation timeout|watchdog got stuck|"
         r"(?:collective|operation|work\w*|wait\w*|monitoredbarrier|barrier).*timed? ?out|"
         r"timed out waiting \d+ ?ms for (?:recv|send)|application timeout caused pair|"
         r"heartbeat monitor timed out|ran for \d+ milliseconds before timing out",
     ),
     _rule(
-        "collective-timeout", _AFTER, "watchdog|timeout|dump|heartbeat",
+        "collective-timeout",
+        _AFTER,
         r"detected by watchdog|watchdog thread terminated|processgroup\w+.*(?:dump|abort|"
         r"timeout|heartbeat)",
     ),
     _rule(
-        "network", _ROOT, "ib|mlx|rdma|efa|ofi|net/|route|link|network|wc|retry",
+        "network",
+        _ROOT,
         r"net/ib.*(?:error|fail|timed?|wc|async)|ibv_\w+.*(?:fail|error)|"
         r"ib_?wc\w*_err|transport retry|local qp operation err|remote access error|"
         r"got completion .*(?:error|status)|completion with error|"
@@ -231,22 +226,25 @@ _NETWORK = (
         r"bootstrap : no socket interface|no socket interface found",
     ),
     _rule(
-        "nccl", _WEAK, "nccl|rccl|hccl|oneccl|ccl",
+        "nccl",
+        _WEAK,
         r"unhandled (?:system|cuda) error|nccl(?:system|unhandledcuda|internal)error|"
         r"(?:nccl|rccl|hccl|oneccl) (?:error|failure|internal error)|internal error.*nccl|"
         r"nccl_?(?:error|fail)|dist\w*backenderror",
     ),
-    _rule("nccl", _ROOT, "nccl|rccl",
-          r"invalid usage.*nccl|nccl.*invalid (?:usage|argument)|duplicate gpu detected"),
-    _rule("nccl", _WEAK, "nccl warn", r"nccl warn .*(?:error|fail|timeout|invalid|mismatch)"),
-)  # fmt: skip
+    _rule(
+        "nccl",
+        _ROOT,
+        r"invalid usage.*nccl|nccl.*invalid (?:usage|argument)|duplicate gpu detected",
+    ),
+    _rule("nccl", _WEAK, r"nccl warn .*(?:error|fail|timeout|invalid|mismatch)"),
+)
 
 # More of devices: behind NCCL's, which quotes these.
 _DEVICE_ERRORS = (
     _rule(
         "device-error",
         _ROOT,
-        "cuda|cublas|cudnn|cufft|hip|npu|xla|device",
         r"(?:cuda|hip|npu|acl|musa)(?: runtime)? (?:error|failure)|"
         r"cu(?:blas|dnn|fft|solver)_status|cu(?:blas|dnn|fft|solver) error|"
         r"illegal memory access|unspecified launch failure|"
@@ -261,14 +259,12 @@ _PROGRAMS = (
     _rule(
         "nan",
         _ROOT,
-        "nan|inf",
         r"\b(?:loss|grad(?:ient)?s?|grad[_ ]?norm|norm|perplexity|ppl|logits|activations?)\b"
         r"[^a-z\n]{0,24}(?:tensor\()?[-+]?\b(?:nan|inf)\b",
     ),
     _rule(
         "nan",
         _ROOT,
-        "nan|inf|finite|loss scale",
         r"\b(?:nan|inf(?:inity)?|nans?/infs?|nan or inf)s?\b.{0,40}\b(?:detected|encountered|"
         r"found|occurred|in (?:the )?(?:loss|grad|local grad|weight|output|model|forward|logits|"
         r"activation|input))|"
@@ -281,21 +277,18 @@ _PROGRAMS = (
     _rule(
         "shared-memory",
         _ROOT,
-        "shared memory|shm",
         r"insufficient shared memory|shared memory limit|/dev/shm.*(?:no space|full|too small)|"
         r"unable to (?:open|write to|mmap) (?:shared memory|file <?/?torch)",
     ),
     _rule(
         "data-worker",
         _WEAK,
-        "dataloader",
         r"dataloader worker \(pid\(?s?\)?[^)]*(?P<pid>\d+)\)* (?:is killed|exited)|"
         r"dataloader worker.*(?:exited unexpectedly|is killed|died)",
     ),
     _rule(
         "missing-module",
         _ROOT,
-        "module|import|shared object|package",
         r"no module named|cannot import name|dll load failed|error in loading shared lib|"
         r"cannot open shared object file|packagenotfounderror|modulenotfounderror|"
         r"failed to import|could not import",
@@ -303,7 +296,6 @@ _PROGRAMS = (
     _rule(
         "checkpoint",
         _ROOT,
-        "checkpoint|state_dict|zip archive|ckpt|safetensors|unpickl|header|inline_container",
         r"error\(s\) in loading state_dict|pytorchstreamreader|failed finding central directory|"
         r"pytorchstreamwriter|"
         r"(?:corrupt|truncat|incomplete)\w* .*(?:checkpoint|ckpt|safetensors)|"
@@ -315,7 +307,6 @@ _PROGRAMS = (
     _rule(
         "download",
         _ROOT,
-        "http|url|ssl|huggingface|proxy|resolve|hub|gated|401|403|download|s3",
         r"(?:max retries exceeded with url|httpsconnectionpool|urlerror|sslerror|"
         r"certificate verify failed|gated ?repo|repositorynotfounderror|"
         r"not a valid model identifier|localentrynotfounderror|"
@@ -326,8 +317,6 @@ _PROGRAMS = (
     _rule(
         "data",
         _ROOT,
-        "tokenizer|decode|json|dataset|parquet|arrow|image|sample|collate|vocab|"
-        "corrupt|sentencepiece|webdataset|tar",
         r"unicodedecodeerror|jsondecodeerror|unidentifiedimageerror|cannot identify image|"
         r"image file is truncated|arrowinvalid|dataset\w*error|"
         r"(?:tokenizer|vocab\w*).*(?:not (?:found|exist|load)|fail|error|invalid|can't|unable)|"
@@ -339,7 +328,6 @@ _PROGRAMS = (
     _rule(
         "shape",
         _ROOT,
-        "shape|size|dimension|broadcast|mat1|dtype|divisible|expected",
         r"mat1 and mat2|shapes? .*(?:cannot be|not be|mismatch|not aligned|incompatible|invalid)|"
         r"(?:shape|size|dimension)s? (?:mismatch|of tensor)|must match the (?:size|existing)|"
         r"size mismatch|view size is not compatible|"
@@ -354,7 +342,6 @@ _PROGRAMS = (
     _rule(
         "compile",
         _ROOT,
-        "ninja|nvcc|building extension|gcc|triton|inductor|compil",
         r"error building extension|ninja: build stopped|nvcc fatal|"
         r"(?:failed|error|unable) .*compil\w* .*(?:kernel|extension|cuda|c\+\+)|"
         r"fatal error: .*\.h: no such|triton\.compiler|compilationerror|"
@@ -363,21 +350,18 @@ _PROGRAMS = (
     _rule(
         "host-oom",
         _ROOT,
-        "memory|bad_alloc|alloc",
         r"cannot allocate memory|\bmemoryerror\b|bad_alloc|unable to allocate [\d.]+ \w?i?b\b|"
         r"defaultcpuallocator.*(?:can't|not enough|failed)|_arraymemoryerror|mmap.*enomem",
     ),
     _rule(
         "permission",
         _ROOT,
-        "denied|permitted|permission",
         r"permission denied|operation not permitted|\bpermissionerror\b|\beacces\b|\beperm\b|"
         r"access (?:is )?denied",
     ),
     _rule(
         "missing-file",
         _ROOT,
-        "no such|not found|can't open|does not exist|not exist|filenotfound",
         r"no such file or directory|command not found|can't open (?:file|input)|"
         r"\bfilenotfounderror\b|file (?:\S+ )?(?:was )?not found|"
         r"(?:file|path|directory|folder|checkpoint|dataset)\b.{0,120}(?:does not|doesn't) exist|"
@@ -386,13 +370,11 @@ _PROGRAMS = (
     _rule(
         "division",
         _ROOT,
-        "division|divide|modulo",
         r"\bzerodivisionerror\b|division by zero|integer modulo by zero",
     ),
     _rule(
         "config",
         _ROOT,
-        "argument|option|config|unrecognized|required|missing|override|key|yaml",
         r"unrecognized arguments?|the following arguments are required|invalid choice:|"
         r"error: argument|no such option|unknown (?:option|argument|config\w*|key)|"
         r"got an unexpected keyword argument|missing \d+ required (?:positional|keyword)|"
@@ -400,11 +382,10 @@ _PROGRAMS = (
         r"missing (?:mandatory|required) (?:value|option|key|config)|validationerror|"
         r"missingmandatoryvalue|missing option|usageerror",
     ),
-    _rule("assertion", _ROOT, "assert", r"\bassertionerror\b|assertion `?.*failed"),
+    _rule("assertion", _ROOT, r"\bassertionerror\b|assertion `?.*failed"),
     _rule(
         "interrupted",
         _WEAK,
-        "keyboardinterrupt|interrupt|sigint|^c",
         r"\bkeyboardinterrupt\b|\bsigint\b|interrupted by user|received signal: ?2\b",
     ),
 )
@@ -414,21 +395,18 @@ _ENDS = (
     _rule(
         "cancelled",
         _WEAK,
-        "sigterm|signal: 15|signal 15|terminated",
         r"process \d+ got signal: 15|received sig(?:nal )?(?:15|term)|got sigterm|"
         r"caught sigterm|^terminated$|signalexception",
     ),
     _rule(
         "killed",
         _WEAK,
-        "kill|signal 9|exitcode|exit code|return code",
         r"^(?:\S+: line \d+: +)?(?P<pid>\d+)? *killed\b|exited on signal 9|^killed$|"
         r"died with <signals\.sigkill|return code = -9|exit code:? 137|exited with exit code 137",
     ),
     _rule(
         "abort",
         _WEAK,
-        "abort|terminate called|sigabrt|what()",
         r"\baborted\b.*core dumped|fatal python error: aborted|\bsigabrt\b|"
         r"terminate called (?:after|without|recursively)|^(?:\S+: line \d+: +\d+ )?aborted$|"
         r"free\(\): |double free|malloc\(\): |corrupted size|stack smashing",
@@ -436,7 +414,6 @@ _ENDS = (
     _rule(
         "launcher",
         _LAUNCHER,
-        "exit|failed|childfailed|return|signal",
         r"childfailederror|failed \(exitcode|exits? with (?:return|exit) code|"
         r"returned non-zero exit|exited with (?:exit )?code(?! 0\b)|"
         r"exited? on signal|worker group .*(?:fail|unhealthy)|processexitedexception|"
@@ -446,8 +423,14 @@ _ENDS = (
 )
 
 LINE_RULES: tuple[LineRule, ...] = (
-    *_SYSTEM, *_SCHEDULERS, *_DEVICES, *_NETWORK, *_DEVICE_ERRORS, *_PROGRAMS, *_ENDS,
-)  # fmt: skip
+    *_SYSTEM,
+    *_SCHEDULERS,
+    *_DEVICES,
+    *_NETWORK,
+    *_DEVICE_ERRORS,
+    *_PROGRAMS,
+    *_ENDS,
+)
 
 
 # By the line without digits: logs say the same again and again, with other numbers.

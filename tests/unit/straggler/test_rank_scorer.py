@@ -344,7 +344,7 @@ def test_a_rank_that_is_taken_from_its_core_all_the_time_may_run_a_little_longer
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_where_all_wait_for_cores_only_a_tenth_more_is_a_slow_rank(ranks: int) -> None:
-    """Measured at a load of 10 on two cores: 5 and 6 % of a step more, for 60 to 300 steps."""
+    """Healthy ranks beside five busy loops differed by 5 and 6 % of a step for 60 and 305."""
 
     def busy(longer_s: float) -> Change:
         def change(step: int, parts: Floats) -> None:

@@ -94,11 +94,6 @@ def test_every_cause_of_the_tables_is_known_and_says_what_to_do() -> None:
         assert bool(cause.missing) == bool(cause.command)
 
 
-def test_the_words_of_a_rule_are_in_lower_case_as_they_are_compared() -> None:
-    for rule in LINE_RULES:
-        assert all(word == word.lower() and word for word in rule.words), rule
-
-
 def test_a_library_that_was_not_found_in_passing_is_no_sure_cause(tmp_path: Path) -> None:
     (tmp_path / "job.out").write_text(
         "Could not load library libcudnn.so.8. Error: libnvrtc.so: cannot open shared object file\n"
