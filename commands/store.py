@@ -44,7 +44,10 @@ def store(port: int, bind: str) -> int:
     from relkit.launch.rendezvous_store import is_open_to_others, serve
 
     def ready(endpoint: str) -> None:
-        reached = endpoint.replace("0.0.0.0", socket.gethostname())  # noqa: S104 (a text)
+        # All addresses of this host are none that another host could connect to.
+        host, _, bound = endpoint.rpartition(":")
+        is_all = host in ("0.0.0.0", "[::]")  # noqa: S104 (asked for by --bind)
+        reached = f"{socket.gethostname() if is_all else host}:{bound}"
         say(f"the rendezvous store listens on {endpoint} until SIGTERM")
         say(
             "start each launcher (torchrun's, too) with: --rdzv-backend c10d --rdzv-endpoint "

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from selenium import webdriver
+from selenium.webdriver.support.ui import WebDriverWait
 
 from relkit.hang.model import JobView
 from relkit.reports.flames import flame_svg
@@ -128,4 +129,5 @@ def test_closed_stacks_are_printed(page: Show) -> None:
     )
     assert set(driver.execute_script(height)) == {False}
     media(driver, "light", "print")
-    assert set(driver.execute_script(height)) == {True}
+    # The browser takes the new medium over in a frame of its own.
+    WebDriverWait(driver, 20).until(lambda shown: set(shown.execute_script(height)) == {True})
