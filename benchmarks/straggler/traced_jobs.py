@@ -1,13 +1,13 @@
 """Real jobs traced by torch.profiler, some with a slow rank that DDP hides: is it named?
 
-    python benchmarks/straggler/traced_jobs.py                  # 20 slow and 20 healthy of each kind
+    python benchmarks/straggler/traced_jobs.py                    # of each kind 20 slow, 20 healthy
     python benchmarks/straggler/traced_jobs.py --runs 4 --kinds pause
 
-Jobs of two to four ranks (benchmarks/jobs/traced_ddp.py), on gloo. In a slow one a rank that is drawn
-has half as much again to do in its backward pass: a pause, as a wait for a device, or products of
-matrices. Right: of a slow job that rank is named, by `relkit straggler report` of its folder, and no
-other; of a healthy one nobody. The spread of the mean lengths of the ranks' steps is printed: by
-them, they are all the same.
+Jobs of two to four ranks (benchmarks/jobs/traced_ddp.py), on gloo. In a slow one a rank that is
+drawn has half as much again to do in its backward pass: a pause, as a wait for a device, or
+products of matrices. Right: of a slow job that rank is named, as by `relkit straggler report` of
+its folder, and no other; of a healthy one nobody. How far the mean lengths of the ranks' steps are
+apart is printed: by these they are all the same.
 """
 
 from __future__ import annotations

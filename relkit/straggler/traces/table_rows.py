@@ -48,8 +48,8 @@ class TableFile:
 
     def _csv_rows(self) -> Iterator[Row]:
         try:
-            with open_input(self.path) as stream:
-                lines = self._lines(_text(cast("IO[bytes]", stream)))
+            with open_input(self.path) as stream, _text(cast("IO[bytes]", stream)) as text:
+                lines = self._lines(text)
                 first = next(lines, "")
                 delimiter = max(_DELIMITERS, key=first.count)
                 reader = csv.reader(_again(first, lines), delimiter=delimiter)
