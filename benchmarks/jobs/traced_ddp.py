@@ -30,7 +30,7 @@ class Work(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: torch.autograd.function.FunctionCtx, x: Tensor, kind: str, amount: int
     ) -> Tensor:
         """Nothing yet."""
@@ -38,7 +38,7 @@ class Work(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
-    def backward(  # type: ignore[override]
+    def backward(
         ctx: torch.autograd.function.FunctionCtx, gradient: Tensor
     ) -> tuple[Tensor, None, None]:
         """All of it."""
@@ -90,8 +90,9 @@ def main() -> None:
     for number, slow in enumerate(map(int, options.slow.split(","))):
         folder = options.folder / f"job{number}"
         folder.mkdir(exist_ok=True, parents=True)
-        store = dist.FileStore(str(options.folder / f"store{number}"), world)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
+        dist.init_process_group(
+            "gloo", f"file://{options.folder / f'store{number}'}", rank=rank, world_size=world
+        )
         amount = options.amount + (options.more if rank == slow else 0)
         lengths = traced_job(folder / f"rank{rank}.json", options.kind, amount, options.steps)
         (options.folder / f"lengths{number}.{rank}.txt").write_text(json.dumps(lengths))

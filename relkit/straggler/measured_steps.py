@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from relkit.straggler.model import Floats, Ints
+from relkit.straggler.model import Flags, Floats, Ints
 
 # Rows of RankSteps.parts, in this order; all s, NaN = not known.
 COMPUTE, INPUT, REST, COMMUNICATION, COLLECTION, WALL = range(6)
@@ -42,16 +42,18 @@ class RankSteps:
     operation_s: Floats = field(default_factory=lambda: np.empty((0, 0)))
     longest: tuple[tuple[str, float], ...] = ()
 
-    def least_work_s(self, first_step: int) -> float:
-        """A step from then on with each operation as quick as it ever was in these, s: what a
-        rank takes that has a core whenever it wants one. NaN = not known.
+    def least_work_s(self, chosen: Flags) -> float:
+        """A step with each operation as quick as it ever was in these, s: what a rank takes that
+        has a core whenever it wants one. NaN = not known.
+
+        Args:
+            chosen: by step.
         """
-        since = self.numbers >= first_step
-        if not self.operation_s.size or not since.any():
+        if not self.operation_s.size or not chosen.any():
             return float("nan")
-        took_s = self.operation_s[:, since]
+        took_s = self.operation_s[:, chosen]
         known = np.isfinite(took_s)
-        usual = 2 * known.sum(axis=1) > since.sum()
+        usual = 2 * known.sum(axis=1) > chosen.sum()
         return float(np.where(known, took_s, np.inf).min(axis=1)[usual].sum())
 
 

@@ -6,7 +6,7 @@ out as warm-up, and nothing is known of CPU time.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -28,6 +28,7 @@ from relkit.straggler.model import (
     Verdict,
 )
 from relkit.straggler.score.doubts import doubt
+from relkit.straggler.score.quickest_steps import quickest_parts
 from relkit.straggler.score.rank_scorer import RankScorer, Settings
 from relkit.straggler.score.slowdown import WARM_UP
 from relkit.straggler.score.verdict_log import VerdictLog
@@ -91,23 +92,28 @@ class _Steps:
 
 def judge(measured: MeasuredSteps) -> JudgedJob:
     """Say who is slow in a job that was measured."""
-    steps = _side_by_side(measured.ranks)
+    steps = _side_by_side(measured.ranks, [each.parts for each in measured.ranks])
+    tested = steps
+    if measured.busy_host_shows:
+        tested = _side_by_side(measured.ranks, [quickest_parts(each) for each in measured.ranks])
     keys: list[Hashable] = [each.role or ("alone", each.rank) for each in measured.ranks]
     settings = _settings(measured, len(steps.numbers))
     scorer = RankScorer(keys, settings)
     log = VerdictLog()
     judged = slice(_warm_up(measured, steps), None)
-    for number, verdicts in _scored(scorer, steps.numbers[judged], steps.values[:, judged]):
+    for number, verdicts in _scored(scorer, tested.numbers[judged], tested.values[:, judged]):
         log.hold(verdicts, number)
-    ideal = what_if(steps.local_s, keys)
+    # Who waited for a core has cost the job something that no rank is to blame for.
+    ideal = what_if(tested.local_s, keys)
     holding, suspects = [], []
     for raised in log.holding:
         place = raised.verdict.rank
         told = _as_told(raised, measured, steps, ideal)
-        why_not = _why_not(measured, steps, place) or doubt(
-            measured, steps.values[:, steps.numbers >= raised.verdict.first_step], place, keys,
-            raised.verdict, settings.min_slowdown,
-        )  # fmt: skip
+        why_not = _why_not(measured, steps, place)
+        if not why_not and measured.busy_host_shows:
+            mine = measured.ranks[place]
+            peers = [each for each in measured.ranks if each.role == mine.role and each is not mine]
+            why_not = doubt(mine, peers, told.verdict, settings.min_slowdown)
         if why_not:
             suspects.append((told, why_not))
         else:
@@ -124,11 +130,11 @@ def judge(measured: MeasuredSteps) -> JudgedJob:
     )  # fmt: skip
 
 
-def _side_by_side(ranks: tuple[RankSteps, ...]) -> _Steps:
+def _side_by_side(ranks: Sequence[RankSteps], parts: Sequence[Floats]) -> _Steps:
     numbers = np.unique(np.concatenate([each.numbers for each in ranks]))
     values = np.full((columns.MEASURED_PARTS, len(numbers), len(ranks)), np.nan)
-    for place, each in enumerate(ranks):
-        values[:, np.searchsorted(numbers, each.numbers), place] = each.parts
+    for place, (each, mine) in enumerate(zip(ranks, parts, strict=True)):
+        values[:, np.searchsorted(numbers, each.numbers), place] = mine
     # A step of one rank alone is compared with nothing.
     several = np.isfinite(values[columns.REST]).sum(axis=1) >= min(2, len(ranks))
     return _Steps(numbers[several], values[:, several])

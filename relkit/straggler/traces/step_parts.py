@@ -82,7 +82,11 @@ def step_parts(events: TraceEvents, windows: Windows) -> StepParts:
     outer = _outermost(work)
     step = _step_of(outer.start, begin, end)
     names = events.names()
-    operations, took_us = _by_operation(outer, step, len(begin))
+    operations: list[tuple[int, int]] = []
+    took_us = np.empty((0, len(begin)))
+    if not has_kernels(events):
+        each_step = _step_of(work.start, begin, end)
+        operations, took_us = _by_operation(work, _own_us(work), each_step, len(begin))
     return StepParts(
         parts * _US,
         tuple((names[name], nth) for name, nth in operations),
@@ -148,21 +152,35 @@ def _outermost(columns: EventColumns) -> EventColumns:
     latest = np.maximum.accumulate(columns.end)
     outer = np.ones(len(columns), dtype=bool)
     outer[1:] = columns.start[1:] >= latest[:-1]
-    return EventColumns(
-        columns.start[outer], columns.end[outer], columns.name[outer], columns.link[outer]
-    )
+    return columns.at(outer)
+
+
+def _own_us(columns: EventColumns) -> Floats:
+    """Of each operation what no other one within it takes."""
+    own: list[float] = (columns.end - columns.start).tolist()
+    starts, ends = columns.start.tolist(), columns.end.tolist()
+    around: dict[int, list[int]] = {}
+    for place, thread in enumerate(columns.thread.tolist()):
+        open_ones = around.setdefault(thread, [])
+        while open_ones and ends[open_ones[-1]] <= starts[place]:
+            open_ones.pop()
+        if open_ones:
+            own[open_ones[-1]] -= ends[place] - starts[place]
+        open_ones.append(place)
+    own_us: Floats = np.maximum(np.array(own), 0.0)
+    return own_us
 
 
 def _by_operation(
-    outer: EventColumns, step: Ints, steps: int
+    work: EventColumns, own_us: Floats, step: Ints, steps: int
 ) -> tuple[list[tuple[int, int]], Floats]:
     """((name, the how-manieth) of operations, (operations, steps) what each took, us).
 
     The first of a name in a step is held against the first of that name in the others, and so on.
     """
     inside = step >= 0
-    step, name = step[inside], outer.name[inside]
-    length, start = (outer.end - outer.start)[inside], outer.start[inside]
+    step, name = step[inside], work.name[inside]
+    length, start = own_us[inside], work.start[inside]
     order = np.lexsort((start, name, step))
     step, name, length = step[order], name[order], length[order]
     fresh = np.ones(len(step), dtype=bool)

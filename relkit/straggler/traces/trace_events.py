@@ -6,13 +6,14 @@ import math
 import re
 from array import array
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from relkit.straggler.model import Floats, Ints
+from relkit.straggler.model import Flags, Floats, Ints
 from relkit.straggler.traces.step_marks import Mark
 
 # Names that are kept; of a trace with more of them the rest are called so.
@@ -212,7 +213,7 @@ class TraceEvents:
             chosen &= np.isin(mine, np.array(sorted(threads), np.int32))
         at = np.flatnonzero(chosen)
         if not len(at):
-            return EventColumns(np.empty(0), np.empty(0), _NO_INTS, _NO_INTS)
+            return EventColumns(np.empty(0), np.empty(0), _NO_INTS, _NO_INTS, _NO_INTS)
         starts = np.frombuffer(self._starts, np.float64)[at]
         # The longer one first: it is the outer one.
         ends = np.frombuffer(self._ends, np.float64)[at]
@@ -223,21 +224,34 @@ class TraceEvents:
             ends[order],
             np.frombuffer(self._names, np.int32)[at].astype(np.int64),
             np.frombuffer(self._links, np.int64)[at].astype(np.int64),
+            np.frombuffer(self._threads, np.int32)[at].astype(np.int64),
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class EventColumns:
-    """Events by begin.
+    """Events by begin; of two that begin together the longer one first.
 
     Args:
         start, end: us; name: number of it; link: between a launch and its kernel, 0 = none.
+        thread: number of it.
     """
 
-    def __init__(self, start: Floats, end: Floats, name: Ints, link: Ints) -> None:
-        self.start, self.end, self.name, self.link = start, end, name, link
+    start: Floats
+    end: Floats
+    name: Ints
+    link: Ints
+    thread: Ints
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def at(self, places: Ints | Flags) -> EventColumns:
+        """Some of them."""
+        return EventColumns(
+            self.start[places], self.end[places], self.name[places], self.link[places],
+            self.thread[places],
+        )  # fmt: skip
 
 
 _NO_INTS = np.empty(0, np.int64)

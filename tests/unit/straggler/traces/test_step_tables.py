@@ -89,7 +89,7 @@ def test_the_slow_rank_of_equal_steps_is_told_by_their_parts(tmp_path: Path) -> 
         ({"rank": "global_rank", "step": "iteration", "seconds": "step_time_ms",
           "compute": "compute_ms", "comm": "nccl_ms", "input": "data_ms"}, 1e3),
         ({"rank": "Rank", "step": "Global Step", "seconds": "Step Time (ms)",
-          "compute": "Compute (ms)", "comm": "Communication (ms)", "input": "DataLoader (ms)"}, 1e3),
+          "compute": "Compute (ms)", "comm": "Communication (ms)", "input": "Data (ms)"}, 1e3),
         ({"rank": "worker", "step": "iter", "seconds": "duration_us", "compute": "gpu_time_us",
           "comm": "comm_time_us", "input": "dataload_us"}, 1e6),
         ({"seconds": "step_time[ns]", "compute": "compute[ns]", "comm": "comm[ns]",
