@@ -45,9 +45,9 @@ ALLOWED: Mapping[str, str] = {
     "commands.subcommands": (
         "ground commands.shared relkit.data relkit.hang.collect relkit.netcheck "
         "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.stacks relkit.stacks.dump "
-        "relkit.straggler.preflight relkit.straggler.present relkit.straggler.score "
-        "relkit.straggler.traces relkit.straggler.transport reports reports.drawing "
-        "reports.straggler"
+        "relkit.straggler relkit.straggler.preflight relkit.straggler.present "
+        "relkit.straggler.score relkit.straggler.traces relkit.straggler.transport reports "
+        "reports.drawing reports.straggler"
     ),
     "entry": "ground relkit.flash_checkpoint.protection relkit.hook",
     "relkit.accounting": "ground",
