@@ -46,6 +46,11 @@ def has_kernels(events: TraceEvents) -> bool:
     return len(events.of(Kind.KERNEL)) > 0
 
 
+def lacks_kernels(events: TraceEvents) -> bool:
+    """A device was used, and not traced: what the host did tells nothing of the work."""
+    return (events.uses_device or len(events.of(Kind.LAUNCH)) > 0) and not has_kernels(events)
+
+
 def step_parts(events: TraceEvents, windows: Windows) -> StepParts:
     """Measure each step.
 
@@ -227,8 +232,14 @@ def _usual_transfers(
     np.add.at(counts, (which, step[inside]), 1)
     usual = np.median(counts[:, np.isfinite(end)], axis=1) if steps else np.zeros(len(kinds))
     names = events.names()
-    pairs = zip(kinds, usual, strict=True)
-    return tuple(sorted((names[kind], int(times)) for kind, times in pairs if times >= 1))
+    # Without args a kernel says only that ranks send; the host has called it by its name.
+    told = {names[at].partition("/")[0] for at in np.unique(events.of(Kind.TRANSFER).name)}
+    is_to_all = "alltoall" in told and not told & {"send", "recv", "isend", "irecv"}
+    pairs = [
+        ("alltoall" if is_to_all and names[kind] == "sendrecv" else names[kind], int(times))
+        for kind, times in zip(kinds, usual, strict=True)
+    ]
+    return tuple(sorted(pair for pair in pairs if pair[1] >= 1))
 
 
 def _step_of(at: Floats, begin: Floats, end: Floats) -> Ints:

@@ -51,6 +51,7 @@ _TRANSFER_OPERATION = re.compile(
     r"(?:c10d::|gloo:|nccl:|mpi:|ucc:|xccl:|hccl:|rccl:|record_param_comms|"
     r"_?c10d_functional::)"
 )
+_OF_DEVICES = ("nccl:", "xccl:", "hccl:", "rccl:")
 _TRANSFER_KERNEL = re.compile(
     r"[nrh]ccl|msccl|oneccl|nvshmem|deep_ep|hcom_|cross_device_reduce|multimem_|"
     r"all_?(?:reduce|gather|to_?all)|reduce_?scatter|send_?recv",
@@ -94,6 +95,8 @@ class TraceEvents:
         self.marks: dict[str, list[Mark]] = {}
         self.device_marks: dict[str, list[Mark]] = {}
         self.backward_threads: set[int] = set()
+        # Collectives of a device are called, so that its kernels are where the time goes.
+        self.uses_device = False
         # Description of a process group -> its ranks.
         self.groups: dict[str, tuple[int, ...]] = {}
 
@@ -145,6 +148,7 @@ class TraceEvents:
             self._put(kind, name, times, thread)
         elif kind is Kind.TRANSFER:
             self._note_group(args)
+            self.uses_device |= name.startswith(_OF_DEVICES)
             self._put(kind, _collective(name, args), times, thread)
         else:
             self._put(kind, "", times, thread)

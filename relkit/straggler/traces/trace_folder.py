@@ -15,11 +15,21 @@ from relkit.straggler.measured_steps import MeasuredSteps, RankSteps
 from relkit.straggler.model import Floats, Ints
 from relkit.straggler.traces.roles import groups_of, role_of
 from relkit.straggler.traces.step_marks import PROFILER, labels_by_worth, windows_of
-from relkit.straggler.traces.step_parts import StepParts, has_kernels, step_parts
+from relkit.straggler.traces.step_parts import (
+    StepParts,
+    has_kernels,
+    lacks_kernels,
+    step_parts,
+)
 from relkit.straggler.traces.trace_file import TraceFile, device_model, host_of, read_trace
 
 _TELL = "Name each file with its rank, as in rank0.json, or tell it: --rank 0=FILE."
+_RECORD = "Trace with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], and prof.step()."
 _MARK = "Call prof.step() at the end of each step, or record_function('step 7') around it."
+
+_NO_KERNELS = (
+    "it ran on a device, whose kernels are not in the trace (ProfilerActivity.CUDA records them)"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +83,7 @@ class TraceFolder:
         if not parts:
             raise BadInputFile(
                 f"{self._name}: no trace with steps in it: {'; '.join(said.files.values())[:500]}",
-                next_step=_MARK,
+                next_step=_RECORD if said.not_judged else _MARK,
             )
         label = Counter(part.label for part in parts).most_common(1)[0][0]
         usual = [part for part in parts if part.label == label]
@@ -116,6 +126,10 @@ class TraceFolder:
                 "name",
                 next_step=_TELL,
             )
+        if lacks_kernels(trace.events):
+            said.files[path.name] = f"not used: {_NO_KERNELS}"
+            said.not_judged[trace.rank] = _NO_KERNELS
+            return None
         said.files[path.name] = f"a trace of rank {trace.rank}, steps by {labels[0]}"
         said.world_size = max(said.world_size, trace.world_size or 0)
         return _measured(trace, trace.rank, labels[0], said)

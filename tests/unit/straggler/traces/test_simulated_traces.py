@@ -112,6 +112,29 @@ def test_who_sends_to_a_neighbour_has_an_unknown_stage(tmp_path: Path) -> None:
     assert report.status is Status.UNKNOWN
 
 
+def test_all_to_all_is_no_pipeline(tmp_path: Path) -> None:
+    """NCCL's kernel of both is called SendRecv; older traces have no args that tell them apart."""
+    traces = data_parallel(2, 12, Fault(1, 60.0))
+    for trace in traces:
+        rename_transfers(trace)
+        for event in [each for each in trace.events if "SendRecv" in each["name"]]:
+            trace.host("cpu_op", "nccl:all_to_all", (event["ts"] - 5_062_154_911_209.5) / 1e3, 0.01)
+    assert named(told(write(tmp_path, traces))) == [(1, "slow-compute")]
+
+
+@pytest.mark.parametrize("left", ["launches", "collectives"])
+def test_a_device_without_its_kernels_is_not_judged_by_the_host(left: str, tmp_path: Path) -> None:
+    traces = data_parallel(2, 12, Fault(1, 60.0, part="host"))
+    for trace in traces:
+        trace.events = [event for event in trace.events if event["cat"] != "kernel"]
+        if left == "collectives":
+            trace.events = [each for each in trace.events if each["cat"] != "cuda_runtime"]
+            trace.host("user_annotation", "nccl:all_reduce", 1.0, 0.1)
+    with pytest.raises(BadInputFile, match="kernels") as refused:
+        told(write(tmp_path, traces))
+    assert "ProfilerActivity.CUDA" in refused.value.next_step
+
+
 def test_a_rank_whose_trace_lacks_steps_is_not_accused(tmp_path: Path) -> None:
     traces = data_parallel(4, 12, Fault(3, 60.0))
     lost = {f"ProfilerStep#{number}" for number in (12, 15, 18)}
