@@ -30,7 +30,7 @@ def _rank_of_file(
 
 
 @click.command()
-@click.argument("paths", metavar="JOB|PATH...", nargs=-1, required=True)
+@click.argument("paths", metavar="JOB|PATH...", nargs=-1)
 @click.option(
     "--rank",
     "ranks",
@@ -74,6 +74,8 @@ def report(
     from relkit.output import require_new, write_atomic
 
     started = time.time()
+    if not paths and not ranks:
+        raise click.UsageError("Missing argument 'JOB|PATH...'.")
     if page is not None:
         require_new(page, force=force)
     made, history = _of_files(paths, ranks, started) or _of_job(paths, started)

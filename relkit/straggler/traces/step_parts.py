@@ -236,7 +236,7 @@ def _usual_transfers(
     told = {names[at].partition("/")[0] for at in np.unique(events.of(Kind.TRANSFER).name)}
     is_to_all = "alltoall" in told and not told & {"send", "recv", "isend", "irecv"}
     pairs = [
-        ("alltoall" if is_to_all and names[kind] == "sendrecv" else names[kind], int(times))
+        (names[kind].replace("sendrecv", "alltoall" if is_to_all else "sendrecv"), int(times))
         for kind, times in zip(kinds, usual, strict=True)
     ]
     return tuple(sorted(pair for pair in pairs if pair[1] >= 1))
