@@ -16,10 +16,8 @@ from relkit.straggler.measured_steps import MeasuredSteps
 from relkit.straggler.model import Cause
 from relkit.straggler.present.metrics import breakdown, main_part
 from relkit.straggler.present.report import IDS, advice, facts_of, host_of, seconds, what, who
-from relkit.straggler.score.measured_job import JudgedJob
+from relkit.straggler.score.measured_job import JudgedJob, fewest_steps
 
-# The fewest steps from which a verdict can come: no single one counts for more than a fifth of it.
-_FEWEST = 5
 _MORE = "Trace more steps: schedule(wait=1, warmup=2, active=20)."
 _PARTS = {
     Cause.COMPUTE: "compute",
@@ -155,8 +153,8 @@ def _could_not_tell(measured: MeasuredSteps, judged: JudgedJob) -> list[Finding]
         )
     elif not steps:
         why, todo = "no step was read of two ranks", "Trace the same steps on all ranks."
-    elif steps < _FEWEST:
-        why, todo = f"{steps} steps were read, and it takes {_FEWEST}", _MORE
+    elif steps < (fewest := fewest_steps(measured)):
+        why, todo = f"{steps} steps were read, and it takes {fewest}", _MORE
     elif len(set(roles)) == len(roles):
         why, todo = (
             "no two ranks are known to do equal work (stages of a pipeline, or other groups)",

@@ -28,7 +28,7 @@ from relkit.straggler.model import (
     Verdict,
 )
 from relkit.straggler.score.doubts import doubt
-from relkit.straggler.score.quickest_steps import quickest_parts
+from relkit.straggler.score.quickest_steps import STEPS, quickest_parts
 from relkit.straggler.score.rank_scorer import RankScorer, Settings
 from relkit.straggler.score.slowdown import WARM_UP
 from relkit.straggler.score.verdict_log import VerdictLog
@@ -40,6 +40,8 @@ _WHOLE_JOB_STEPS = 64
 # A trace without CPU time shows a busy host as slow operations: less is not said from it.
 _LEAST_ON_A_BUSY_HOST = 0.1
 _BATCH = 128
+# The fewest steps of which a verdict can come: no single one counts for more than a fifth of it.
+_FEWEST = 5
 # The job as a whole is held against its own past, and that takes some.
 _FEWEST_OF_A_WHOLE = 2 * WARM_UP
 
@@ -90,6 +92,11 @@ class _Steps:
         return np.where(np.isfinite(longest), longest, np.nan)
 
 
+def fewest_steps(measured: MeasuredSteps) -> int:
+    """With fewer of them nothing can be told."""
+    return _FEWEST + (STEPS - 1 if measured.busy_host_shows else 0)
+
+
 def judge(measured: MeasuredSteps) -> JudgedJob:
     """Say who is slow in a job that was measured."""
     steps = _side_by_side(measured.ranks, [each.parts for each in measured.ranks])
@@ -100,7 +107,8 @@ def judge(measured: MeasuredSteps) -> JudgedJob:
     settings = _settings(measured, len(steps.numbers))
     scorer = RankScorer(keys, settings)
     log = VerdictLog()
-    judged = slice(_warm_up(measured, steps), None)
+    end = len(steps.numbers) - (STEPS - 1 if measured.busy_host_shows else 0)
+    judged = slice(_warm_up(measured, steps), max(0, end))
     for number, verdicts in _scored(scorer, tested.numbers[judged], tested.values[:, judged]):
         log.hold(verdicts, number)
     # Who waited for a core has cost the job something that no rank is to blame for.

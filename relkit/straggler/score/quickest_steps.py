@@ -10,7 +10,7 @@ from relkit.straggler.measured_steps import RankSteps
 from relkit.straggler.model import Floats
 
 # Who waits for a core does not wait at the same place so many times in a row.
-_STEPS = 5
+STEPS = 5
 
 
 def quickest_parts(rank: RankSteps) -> Floats:
@@ -18,7 +18,8 @@ def quickest_parts(rank: RankSteps) -> Floats:
 
     Each operation by itself: in one step it may be this one that waited, and in the next another.
     What is slow by itself stays as it is. The first step of a slowness stays the first one, as
-    only later ones are looked at.
+    only later ones are looked at. The last four have fewer behind them than that: they are no
+    evidence.
 
     Returns:
         (MEASURED_PARTS, steps), as RankSteps.parts.
@@ -35,7 +36,7 @@ def quickest_parts(rank: RankSteps) -> Floats:
 
 def _least(values: Floats) -> Floats:
     """Over each step and the next ones; at the end, over the last ones."""
-    width = min(_STEPS, values.shape[1])
+    width = min(STEPS, values.shape[1])
     if width < 2:
         return values
     known = np.where(np.isfinite(values), values, np.inf)
