@@ -46,7 +46,6 @@ class Kind(IntEnum):
 _HOST_OPERATION = ("cpu_op", "operator")
 _DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "concurrent_kernel")
 _ANNOTATION = ("user_annotation",)
-_DEVICE_ANNOTATION = ("gpu_user_annotation",)
 _TRANSFER_OPERATION = re.compile(
     r"(?:c10d::|gloo:|nccl:|mpi:|ucc:|xccl:|hccl:|rccl:|record_param_comms|"
     r"_?c10d_functional::)"
@@ -93,7 +92,6 @@ class TraceEvents:
         self.left_out = 0
         # Label -> (begin, end, number or -1, thread) of each mark; times in us.
         self.marks: dict[str, list[Mark]] = {}
-        self.device_marks: dict[str, list[Mark]] = {}
         self.backward_threads: set[int] = set()
         # Collectives of a device are called, so that its kernels are where the time goes.
         self.uses_device = False
@@ -129,8 +127,6 @@ class TraceEvents:
             link = _whole(args.get("correlation"))
             if link > 0:
                 self._put(Kind.LAUNCH, "", times, thread, link)
-        elif category in _DEVICE_ANNOTATION:
-            self._mark(self.device_marks, name, times, thread)
         elif _PYTHON_GC.search(name):
             self._put(Kind.COLLECTION, "", times, thread)
 
@@ -138,7 +134,7 @@ class TraceEvents:
         self, name: str, times: tuple[float, float], thread: int, args: Mapping[str, Any],
         category: str,
     ) -> None:  # fmt: skip
-        self._mark(self.marks, name, times, thread)
+        self._mark(name, times, thread)
         kind = _kind_of(name)
         if kind is Kind.OPERATION:
             if category in _ANNOTATION:
@@ -153,15 +149,13 @@ class TraceEvents:
         else:
             self._put(kind, "", times, thread)
 
-    def _mark(
-        self, marks: dict[str, list[Mark]], name: str, times: tuple[float, float], thread: int
-    ) -> None:
+    def _mark(self, name: str, times: tuple[float, float], thread: int) -> None:
         marked = _mark_of(name)
         if marked is None:
             return
         label, number = marked
-        same = marks.setdefault(label, [])
-        if len(same) < _MAX_MARKS and len(marks) < 1000:
+        same = self.marks.setdefault(label, [])
+        if len(same) < _MAX_MARKS and len(self.marks) < 1000:
             same.append((*times, number, thread))
 
     def _note_group(self, args: Mapping[str, Any]) -> None:
