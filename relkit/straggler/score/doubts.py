@@ -15,9 +15,6 @@ _LOCAL = (columns.COMPUTE, columns.INPUT, columns.REST)
 _WAITS = "it may have waited for a core: there is no CPU time in a trace, and "
 # What operations take in a usual step, by their quickest, from which on the host lacks cores.
 _LACKS_CORES = 1.5
-# Half of the steps show the quickest less well than all of them do. How much less, that often over
-# is the quickest still to be lower, were there many more steps.
-_STILL_TO_COME = 2.0
 
 
 def doubt(
@@ -42,7 +39,8 @@ def doubt(
         np.median([sum(_least(peer, each, since) for each in _LOCAL) for peer in peers])
     )
     theirs_s = float(np.median([_least(peer, row, since) for peer in peers]))
-    more_s = _least(mine, row, since) - _STILL_TO_COME * _unsure(mine, row, since) - theirs_s
+    # As much as half of the steps show too much, all of them may still: there are only so many.
+    more_s = _least(mine, row, since) - _unsure(mine, row, since) - theirs_s
     # A quarter of it at least is in what surely did not wait.
     if more_s >= max(min_slowdown, 0.25 * verdict.score) * usual_s:
         return ""
