@@ -40,6 +40,8 @@ _WHOLE_JOB_STEPS = 64
 # A trace without CPU time shows a busy host as slow operations: less is not said from it.
 _LEAST_ON_A_BUSY_HOST = 0.1
 _BATCH = 128
+# Three years; and less than the tick of any clock.
+_LONGEST_STEP_S, _SHORTEST_S = 1e8, 1e-12
 # The fewest steps of which a verdict can come: no single one counts for more than a fifth of it.
 _FEWEST = 5
 # The job as a whole is held against its own past, and that takes some.
@@ -143,6 +145,10 @@ def _side_by_side(ranks: Sequence[RankSteps], parts: Sequence[Floats]) -> _Steps
     values = np.full((columns.MEASURED_PARTS, len(numbers), len(ranks)), np.nan)
     for place, (each, mine) in enumerate(zip(ranks, parts, strict=True)):
         values[:, np.searchsorted(numbers, each.numbers), place] = mine
+    # What no step takes is a damaged figure, whichever file it is from.
+    odd = (values > _LONGEST_STEP_S).any(axis=0)
+    values[:, odd] = np.nan
+    values[values < _SHORTEST_S] = 0.0
     # A step of one rank alone is compared with nothing.
     several = np.isfinite(values[columns.REST]).sum(axis=1) >= min(2, len(ranks))
     return _Steps(numbers[several], values[:, several])

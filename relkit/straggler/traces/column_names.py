@@ -39,6 +39,7 @@ _UNITS = {
 _WITH_UNIT = re.compile(
     r"(?P<name>.+?)[ _./(\[-]+(?P<unit>" + "|".join(filter(None, _UNITS)) + r")[)\]]?"
 )
+_MAX_NAME_CHARS = 200
 _OF_RANK = re.compile(
     r"(?:(?:global[ _-]?)?rank|gpu|worker|r|proc(?:ess)?)?[ _-]?(?P<rank>\d{1,6})", re.ASCII
 )
@@ -92,7 +93,9 @@ def columns_of(head: Sequence[str], of_file: str) -> Columns:
     by_kind: dict[str, Column] = {}
     of_ranks: dict[int, Column] = {}
     unused = []
-    for place, name in enumerate(head):
+    for place, whole_name in enumerate(head):
+        # No column is called so long, and patterns would take their time for it.
+        name = whole_name[:_MAX_NAME_CHARS]
         column = _column(name, place)
         if column is not None:
             if column.kind in by_kind:

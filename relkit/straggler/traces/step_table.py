@@ -30,6 +30,8 @@ from relkit.straggler.traces.trace_file import MAX_RANK
 # Rows that are kept of a table, some tens of bytes each.
 MAX_ROWS = 20_000_000
 _LARGEST_STEP = 1 << 53
+# Unix time in ns is less.
+_LARGEST_TIME = 1e20
 # Unix times since 1973 in ms, us and ns, where no unit is told.
 _UNIX = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
 
@@ -238,6 +240,7 @@ def _cell(row: Row, place: int) -> object:
 def _whole(value: object, below: int) -> int | None:
     """A rank or a step; `rank3` and `3.0` are 3."""
     if isinstance(value, str):
+        value = value[:100]
         matched = re.fullmatch(r"\s*(?:[A-Za-z_ #-]{0,20})(\d{1,18})(?:\.0*)?\s*", value, re.ASCII)
         value = int(matched[1]) if matched else None
     if isinstance(value, float) and value.is_integer() and abs(value) < below:
@@ -255,8 +258,7 @@ def _seconds(value: object, column: Column) -> float:
         return value.timestamp() if value.tzinfo else (value - datetime(1970, 1, 1)) / _SECOND
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return math.nan
-    seconds = float(value) * column.factor if abs(value) < 1e300 else math.nan
-    return seconds if math.isfinite(seconds) else math.nan
+    return float(value) * column.factor if abs(value) < _LARGEST_TIME else math.nan
 
 
 _SECOND = datetime(1970, 1, 1, 0, 0, 1) - datetime(1970, 1, 1)

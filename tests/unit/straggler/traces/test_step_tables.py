@@ -246,6 +246,13 @@ def test_rows_that_say_nothing_are_passed_over(tmp_path: Path) -> None:
     assert named(told(path)) == [(2, "slow-compute")]
 
 
+@pytest.mark.parametrize("odd", ["1e300", "9e19", "1e-300", "-1e300"])
+def test_a_time_that_no_step_takes_is_passed_over(odd: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "times.csv", steps())
+    path.write_text(path.read_text() + f"1,61,{odd},{odd},{odd},{odd}\n0,61,0.1,0.08,0.01,0.01\n")
+    assert named(told(path)) == [(2, "slow-compute")]
+
+
 @pytest.mark.parametrize(
     "text", ["", "rank,step\n0,1\n", "a,b\n1,2\n", "rank,step,seconds\n", "hello\nworld\n"]
 )
@@ -278,3 +285,9 @@ def test_any_head_is_columns_or_refused(head: Sequence[str]) -> None:
     places = [column.place for column in (columns.of_ranks or columns.by_kind).values()]
     assert len(set(places)) == len(places)
     assert all(0 <= place < len(head) for place in places)
+
+
+def test_a_very_long_name_is_no_column() -> None:
+    """A pattern that tries each of its brackets with each other would take minutes."""
+    with pytest.raises(BadInputFile):
+        columns_of(["rank", "t" + "[" * 100_000], "a.csv")
