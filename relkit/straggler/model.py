@@ -21,6 +21,7 @@ class Cause(str, Enum):
     NETWORK = "slow-network"
     INPUT = "slow-input"
     HOST = "slow-host"
+    UNKNOWN = "unknown"
     NOISE = "noise"
 
     def __str__(self) -> str:

@@ -21,6 +21,7 @@ _CAUSES = {
     "slow-network": "slow network",
     "slow-input": "slow input",
     "slow-host": "slow host",
+    "unknown": "cause not known",
     "noise": "not explained",
 }
 _MAX_CARDS, _MAX_RANKS, _MAX_LINKS, _MAX_CLOCKS = 6, 15, 15, 64

@@ -21,6 +21,7 @@ from relkit.checkpoint import iteration_folder
 from tests.commands.test_stacks_dump_jobs import ranks_of_nobody
 from tests.patience import PATIENCE
 from tests.unit.flight_recorder.flight_builders import document, steps
+from tests.unit.straggler.traces.simulated_traces import Fault, data_parallel, write
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "how-to"
@@ -63,6 +64,16 @@ HERE = {
         ("relkit stacks dump --job my-run -o /shared/stacks", (0,), "RK-STK-005"),
         ("relkit stacks merge /shared/stacks", (0,), "RK-STK-014"),
         ("grep next_batch /shared/stacks/py_stack | cut -d';' -f3-", (0,), "next_batch@"),
+    ),
+    "traces.md": (
+        ("relkit straggler report traces", (1,), "RK-STRAG-001  rank 2"),
+        (
+            "relkit straggler report --rank 0=node7_4711.pt.trace.json "
+            "--rank 1=node7_4712.pt.trace.json",
+            (1,),
+            "RK-STRAG-001  rank 1",
+        ),
+        ("relkit straggler report step_times.csv", (1,), "RK-STRAG-001  rank 1"),
     ),
 }
 # The others: a test that runs its like, and why not these words.
@@ -211,11 +222,23 @@ def _measured(folder: Path) -> None:
     assert (folder / "before-training").is_dir()
 
 
+def _profiled(folder: Path) -> None:
+    write(folder / "traces", data_parallel(4, 10, Fault(2, 60.0)))
+    for trace in data_parallel(2, 10, Fault(1, 60.0)):
+        document = {**trace.document(), "distributedInfo": {}}
+        (folder / f"node7_{4711 + trace.rank}.pt.trace.json").write_text(json.dumps(document))
+    page = (PAGES / "traces.md").read_text(encoding="utf-8")
+    (head, *rows) = re.findall(r"^(?:rank,step|[01],0),.*$", page, re.MULTILINE)
+    steps_of_it = [row.replace(",0,", f",{step},", 1) for step in range(20) for row in rows]
+    (folder / "step_times.csv").write_text("\n".join([head, *steps_of_it]), encoding="utf-8")
+
+
 PREPARED: dict[str, tuple[Callable[[Path], None], ...]] = {
     "check-nodes.md": (_measured,),
     "checkpoints.md": (_checkpoints,),
     "hang.md": (_traces,),
     "order-ranks.md": (_network,),
+    "traces.md": (_profiled,),
 }
 
 

@@ -8,6 +8,7 @@ from tools.audit import (
     journal_target,
     message_targets,
     note_targets,
+    trace_targets,
 )
 
 TARGETS = {
@@ -18,6 +19,7 @@ TARGETS = {
         checkpoint_targets.TARGETS,
         message_targets.TARGETS,
         note_targets.TARGETS,
+        trace_targets.TARGETS,
     )
     for target in targets
 }

@@ -6,6 +6,7 @@ import numpy as np
 
 from relkit.hook.model import OpKind
 from relkit.straggler.collect.event_rows import GC_MARK, INPUT_MARK, MARK_KIND, Rows
+from relkit.straggler.covered import Covered
 from relkit.straggler.model import (
     COMPUTE,
     GC,
@@ -57,7 +58,7 @@ def local_times(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> F
     run_ns = (ends["run_ns"] - begins["run_ns"]).astype(np.float64)
     wait_ns = (ends["wait_ns"] - begins["wait_ns"]).astype(np.float64)
     busy_ns = np.maximum((ends["busy_ns"] - begins["busy_ns"]).astype(np.float64), 0.0)
-    communicating = Covered(rows[communicates], origin)
+    communicating = covered(rows[communicates], origin)
     outside = length_ns - communicating.between(begin_ns, end_ns)
     if device:
         local_ns = np.maximum(outside, np.minimum(busy_ns, length_ns))
@@ -67,14 +68,14 @@ def local_times(rows: Rows, begins: Rows, ends: Rows, *, gc_reported: bool) -> F
     else:
         local_ns = outside
     marks = np.where(rows["kind"] == MARK_KIND, rows["mark"], 0)
-    input_ns = Covered(rows[marks == INPUT_MARK], origin).between(begin_ns, end_ns)
+    input_ns = covered(rows[marks == INPUT_MARK], origin).between(begin_ns, end_ns)
     input_ns = np.minimum(input_ns, local_ns)
     compute_ns = np.minimum(busy_ns, local_ns - input_ns)
     parts = np.full((len(PARTS), len(begins)), np.nan)
     parts[COMPUTE], parts[INPUT] = compute_ns, input_ns
     parts[UNATTRIBUTED] = local_ns - input_ns - compute_ns
     if gc_reported:
-        parts[GC] = Covered(rows[marks == GC_MARK], origin).between(begin_ns, end_ns)
+        parts[GC] = covered(rows[marks == GC_MARK], origin).between(begin_ns, end_ns)
     parts[RUN_QUEUE_WAIT] = np.where(run_known, np.clip(wait_ns, 0.0, length_ns), np.nan)
     off_cpu_ns = np.clip(local_ns - run_ns - wait_ns, 0.0, local_ns)
     parts[OFF_CPU] = np.where(run_known, off_cpu_ns, np.nan)
@@ -109,31 +110,13 @@ def _with_main_thread(
     long_ns = (to_ns - from_ns).astype(np.float64)
     wanted = right["run_ns"] + right["wait_ns"] - left["run_ns"] - left["wait_ns"]
     own = np.maximum(long_ns - communicating.between(from_ns, to_ns), wanted)
-    by_main = Covered(rows[communicates & rows["main"]], origin).between(from_ns, to_ns)
+    by_main = covered(rows[communicates & rows["main"]], origin).between(from_ns, to_ns)
     own = np.minimum(own, long_ns - by_main)
     return np.bincount(owner, weights=own, minlength=steps).astype(np.float64)
 
 
-class Covered:
-    """How much of a stretch some operations cover; where they overlap it counts once."""
-
-    def __init__(self, rows: Rows, origin: int) -> None:
-        order = np.argsort(rows["start_ns"], kind="stable")
-        starts = (rows["start_ns"][order] - origin).astype(np.float64)
-        ends = np.maximum.accumulate((rows["end_ns"][order] - origin).astype(np.float64))
-        fresh = np.ones(len(starts), dtype=bool)
-        fresh[1:] = starts[1:] > ends[:-1]
-        first = np.flatnonzero(fresh)
-        begin = starts[first]
-        end = ends[np.append(first[1:] - 1, len(ends) - 1)] if len(first) else ends
-        self._places = np.stack([begin, end], axis=1).ravel()
-        covered = np.cumsum(end - begin)
-        self._covered = np.stack([covered - (end - begin), covered], axis=1).ravel()
-
-    def between(self, from_ns: Ints, to_ns: Ints) -> Floats:
-        """Covered time of each stretch, ns."""
-        if not len(self._places):
-            return np.zeros(len(from_ns))
-        upper: Floats = np.interp(to_ns, self._places, self._covered)
-        lower: Floats = np.interp(from_ns, self._places, self._covered)
-        return upper - lower
+def covered(rows: Rows, origin: int) -> Covered:
+    """The time of some operations, in ns since an origin."""
+    return Covered(
+        (rows["start_ns"] - origin).astype(np.float64), (rows["end_ns"] - origin).astype(np.float64)
+    )

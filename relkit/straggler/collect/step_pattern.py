@@ -17,7 +17,7 @@ import numpy as np
 
 from relkit.hook.model import OpKind
 from relkit.straggler.collect.event_rows import GC_MARK, INPUT_MARK, P2P_TRACK, Codes, Rows
-from relkit.straggler.collect.local_time import Covered
+from relkit.straggler.collect.local_time import covered
 from relkit.straggler.model import Flags, Ints
 
 # The first third of what was seen may be the start of the job, which is like nothing later.
@@ -217,7 +217,7 @@ def _by_input(places: Ints) -> tuple[int, int] | None:
 
 def _by_pauses(track: _Track, marks: Rows) -> tuple[int, int] | None:
     """The same, where a pause that stands out comes before every so many collectives."""
-    collected = Covered(marks[marks["mark"] == GC_MARK], 0)
+    collected = covered(marks[marks["mark"] == GC_MARK], 0)
     free, starts = track.free_ns[:-1], track.starts_ns[1:]
     pauses = np.maximum(starts - free - collected.between(free, np.maximum(starts, free)), 0.0)
     if len(pauses) < _MIN_PAUSES:

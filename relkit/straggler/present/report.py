@@ -29,6 +29,7 @@ IDS = {
     Cause.NETWORK: "RK-STRAG-002",
     Cause.INPUT: "RK-STRAG-003",
     Cause.HOST: "RK-STRAG-004",
+    Cause.UNKNOWN: "RK-STRAG-011",
     Cause.NOISE: "RK-STRAG-007",
 }
 # Fewer steps than this are no ground to call a job even: the scorer itself warms up for eight.
@@ -53,6 +54,8 @@ _BY_CAUSE = {
     Cause.INPUT: "Look at the storage and the loader of that rank: more workers or prefetch, a "
     "larger or colder shard, a busy disk (`iostat -x 1`), a slow mount.",
     Cause.NOISE: "Nothing yet: no part of its step explains it.",
+    Cause.UNKNOWN: "Trace some steps of all ranks with torch.profiler and name that folder: "
+    "kernels say why. Or add columns compute, comm and input to the table.",
 }
 _NETWORK = {
     Subject.LINK: "Measure it alone with `relkit netcheck` on the two hosts and a good one; look "
@@ -94,7 +97,7 @@ def straggler_report(
     return Report(
         "straggler",
         tuple(findings),
-        facts=_facts(history),
+        facts=facts_of(history),
         started=time.time() if started is None else started,
         duration_s=duration_s,
         argv=tuple(argv),
@@ -138,7 +141,8 @@ def what(raised: RaisedVerdict, part: str = "") -> str:
             "throttled": "stopped by its cgroup's CPU limit",
         }.get(part, "on its host, outside of compute and input")
         return f"{'needs' if now else 'needed'} {percent} longer than its peers, {reason}"
-    return f"{'is' if now else 'was'} {percent} slower than its peers, and nothing explains it"
+    slow = f"{'is' if now else 'was'} {percent} slower than its peers"
+    return slow if verdict.cause is Cause.UNKNOWN else f"{slow}, and nothing explains it"
 
 
 def seconds(value: float) -> str:
@@ -310,7 +314,8 @@ def _even(history: History) -> Finding:
     )
 
 
-def _facts(history: History) -> dict[str, Any]:
+def facts_of(history: History) -> dict[str, Any]:
+    """What the JSON has of a job beside the findings."""
     steps = int(np.isfinite(history.local_s).any(axis=0).sum())
     mean_s = step_seconds(history)
     return {

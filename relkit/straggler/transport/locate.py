@@ -64,7 +64,7 @@ def locate_history(named: str, environ: Mapping[str, str] = os.environ) -> Histo
     if path.is_file():
         return load(path)
     if path.is_dir():
-        for candidate in (path / KEPT_FILE, path / "history.npz", path / LIVE_FILE):
+        for candidate in _candidates(path):
             if candidate.exists():
                 return load(candidate)
         raise BadDump(
@@ -79,6 +79,15 @@ def locate_history(named: str, environ: Mapping[str, str] = os.environ) -> Histo
             "with `relkit launch --straggler warn` (or exclude) have one.",
         )
     return max(histories, key=lambda pair: pair[0])[1]
+
+
+def has_history(folder: Path) -> bool:
+    """It is a job's folder, with what relkit has seen of it."""
+    return any(candidate.exists() for candidate in _candidates(folder))
+
+
+def _candidates(folder: Path) -> tuple[Path, ...]:
+    return folder / KEPT_FILE, folder / "history.npz", folder / LIVE_FILE
 
 
 def _of_job(job_id: str, environ: Mapping[str, str]) -> Iterator[tuple[int, History]]:

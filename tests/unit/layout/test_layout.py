@@ -47,7 +47,8 @@ ALLOWED: Mapping[str, str] = {
     "commands.subcommands": (
         "ground commands.shared relkit.data relkit.hang.collect relkit.netcheck "
         "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.stacks relkit.stacks.dump "
-        "relkit.straggler.preflight relkit.straggler.present relkit.straggler.transport reports "
+        "relkit.straggler relkit.straggler.preflight relkit.straggler.present "
+        "relkit.straggler.score relkit.straggler.traces relkit.straggler.transport reports "
         "reports.drawing reports.straggler"
     ),
     "entry": "ground relkit.flash_checkpoint.protection relkit.hook",
@@ -153,6 +154,7 @@ ALLOWED: Mapping[str, str] = {
     ),
     "relkit.straggler.present": "ground relkit.straggler relkit.straggler.score",
     "relkit.straggler.score": "ground relkit.straggler",
+    "relkit.straggler.traces": "ground relkit.flight_recorder relkit.straggler",
     "relkit.straggler.transport": "ground relkit.hook relkit.straggler",
     "relkit.trainer.checkpointing": (
         "ground relkit.checkpoint relkit.trainer.config relkit.trainer.core "

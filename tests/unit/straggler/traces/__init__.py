@@ -1,0 +1,1 @@
+"""Steps from traces and tables of other tools."""
