@@ -33,8 +33,8 @@ from relkit.trainer.core.mesh import Mesh
 from relkit.trainer.core.optimizer import Optimizer
 from relkit.trainer.core.parameters import ParamInfo
 from relkit.trainer.core.progress import Progress
-from relkit.trainer.megatron import names as names
-from relkit.trainer.megatron import optimizer_files
+from relkit.trainer.core.rng import undrawn_streams
+from relkit.trainer.megatron import by_parameter, names, optimizer_files, parameter_states
 
 _LOG = logging.getLogger(__name__)
 
@@ -121,21 +121,23 @@ def contents(
     Args:
         state: `optimizer.full_state()`, or the same gathered by other means.
     """
-    saved_optimizer = optimizer_files.by_parameter(optimizer, config, state)
-    if progress.loss_scaler:
-        saved_optimizer["grad_scaler"] = dict(progress.loss_scaler)
+    random = progress.rng.to_plain()
+    random["rng_tracker_states"] |= undrawn_streams(config.training.seed, mesh)
     model: dict[str, Any] = {
         "args": names.arguments(config, mesh, progress),
         "checkpoint_version": 3.0,
         "iteration": progress.step,
-        "optimizer": saved_optimizer,
+        "optimizer": by_parameter.entry(optimizer, config, state, progress.loss_scaler),
         "opt_param_scheduler": names.scheduler(config, mesh, state["steps"]),
-        "rng_state": [progress.rng.to_plain()],
+        "rng_state": [random],
         "num_floating_point_operations_so_far": 0.0,
         "relkit": {
+            "layout": parameter_states.LAYOUT,
             "skipped_steps": progress.skipped_steps,
             "metrics": dict(progress.metrics),
             "optimizer_type": config.optimizer.optimizer_type,
+            "loss_scaler": dict(progress.loss_scaler),
+            "came": state["came"],
         },
     }
     for key, chunk in zip(_model_keys(len(chunks)), chunks, strict=True):
@@ -219,24 +221,24 @@ def _load(
     model = opened[0]
     try:
         names.refuse_other(vars(model["args"]), expected, iteration)
+        old = parameter_states.is_old(model)
         parameters = _load_model(model, chunks, iteration)
         saved = [file["optimizer"] for file in opened]
-        if all("state" in part["optimizer"] for part in saved):
-            moments = [part["optimizer"]["state"] for part in saved]
-            buffers = optimizer_files.from_by_parameter(optimizer, parameters, *moments)
+        if all(by_parameter.has_states(each) for each in saved):
+            buffers = by_parameter.from_entries(optimizer, parameters, *saved, old=old)
         else:
             flat = [_open(iteration, f"{place}/{names.OPTIMIZER_FILE}") for place in places]
-            buffers = optimizer_files.from_flat_file(optimizer, *flat)
-        steps = int(saved[0]["optimizer"]["param_groups"][0]["step"])
-        came = saved[0].get("came", {})
-        optimizer.load_full_state({"steps": steps, "buffers": buffers, "came": came})
+            buffers = optimizer_files.from_flat_file(optimizer, *flat, old=old)
         more = model.get("relkit", {})
+        came = saved[0].get("came", {}) if old else more.get("came", {})
+        steps = by_parameter.steps_of(saved[0])
+        optimizer.load_full_state({"steps": steps, "buffers": buffers, "came": came})
         return Progress(
             step=int(model["iteration"]),
             consumed_train_samples=int(model["args"].consumed_train_samples),
             consumed_valid_samples=int(model["args"].consumed_valid_samples),
             skipped_steps=int(more.get("skipped_steps", 0)),
-            loss_scaler=dict(saved[0].get("grad_scaler", {})),
+            loss_scaler=dict(more.get("loss_scaler", by_parameter.scaler_of(saved[0]))),
             rng=RngState.from_plain(model["rng_state"][0]),
             metrics=dict(more.get("metrics", {})),
         )
@@ -261,7 +263,7 @@ def _open(iteration: Path, name: str) -> Any:  # noqa: ANN401
                 f"{iteration / bad} {wrong}",
                 next_step=f"Resume from another iteration; {_whole_ones(iteration.parent)}.",
             )
-    return read_plain(iteration / name)
+    return read_plain(iteration / name, arrays=True, objects_of="megatron.")
 
 
 def _whole_ones(folder: Path) -> str:
