@@ -11,8 +11,21 @@ from argparse import Namespace
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 HALF = {torch.bfloat16: "BFloat16Tensor", torch.float16: "HalfTensor"}
+
+
+class _Here(TorchFunctionMode):
+    """Makes tensors in main memory that are asked for on 'cuda'."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:  # noqa: ANN401
+        named = dict(kwargs or {})
+        if str(named.get("device")).startswith("cuda"):
+            named["device"] = torch.device("cpu")
+        return function(*args, **named)
 
 
 def on_cpu() -> None:
@@ -42,14 +55,7 @@ def on_cpu() -> None:
         return f"torch.cuda.{HALF.get(self.dtype, 'FloatTensor')}"
 
     tensor.type = cuda_type
-    make = torch.tensor
-
-    def made(*arguments: Any, **named: Any) -> torch.Tensor:  # noqa: ANN401
-        if named.get("device") == "cuda":
-            named["device"] = cpu
-        return make(*arguments, **named)
-
-    torch.tensor = made  # type: ignore[assignment]
+    _Here().__enter__()
     tensor_parallel.get_cuda_rng_tracker().fork = contextlib.nullcontext
 
 

@@ -6,9 +6,10 @@ What Megatron-LM's checkpointing does around megatron-core (which is not on PyPI
 
 from __future__ import annotations
 
+import contextlib
 import random
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,7 @@ class MegatronRun:
         (folder / TRACKER).write_text(str(self.step))
         torch.distributed.barrier()
 
+    @torch.no_grad()
     def load(self, folder: Path) -> None:
         """As Megatron's load_checkpoint, with the same checks."""
         step = int((folder / TRACKER).read_text())
@@ -156,7 +158,8 @@ class MegatronRun:
             assert all(name.endswith("_extra_state") for name in found.missing_keys)
         self.optimizer.load_state_dict(state["optimizer"])
         if self.args.use_distributed_optimizer:
-            self.optimizer.load_parameter_state(str(place / "distrib_optim.pt"))
+            with with_steps():
+                self.optimizer.load_parameter_state(str(place / "distrib_optim.pt"))
         self.scheduler.load_state_dict(state["opt_param_scheduler"])
         restore(state["rng_state"][0])
         self.step = state["iteration"]
@@ -200,6 +203,28 @@ class MegatronRun:
         if here.get_expert_model_parallel_world_size() > 1:
             name += f"_{here.get_expert_model_parallel_rank():03d}"
         return folder / f"iter_{step:07d}" / name
+
+
+@contextlib.contextmanager
+def with_steps() -> Iterator[None]:
+    """Let torch's Adam keep its steps while the flat state is loaded.
+
+    Those of Transformer Engine and Apex keep none by parameter. With torch's, megatron-core 0.16.1
+    asks the file for them, and so cannot read what it has written itself.
+    """
+    from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
+
+    inner = DistributedOptimizer._set_main_param_and_optimizer_states
+
+    def outer(self: Any, parameter: Any, tensors: dict[str, Tensor]) -> None:  # noqa: ANN401
+        held = self._get_main_param_and_optimizer_states(parameter)
+        inner(self, parameter, {**tensors, "step": held["step"]})
+
+    DistributedOptimizer._set_main_param_and_optimizer_states = outer
+    try:
+        yield
+    finally:
+        DistributedOptimizer._set_main_param_and_optimizer_states = inner
 
 
 def hash_of(name: str, seed: int) -> int:
