@@ -97,6 +97,9 @@ def configuration(args: Namespace, **more: Any) -> Any:  # noqa: ANN401
         pipeline_model_parallel_size=args.pipeline_model_parallel_size,
         virtual_pipeline_model_parallel_size=virtual,
         expert_model_parallel_size=args.expert_model_parallel_size,
+        # As Megatron's arguments set them: two stages take each other's tensors for their own else.
+        overlap_p2p_comm=bool(virtual),
+        batch_p2p_comm=not virtual,
         pipeline_dtype=dtype,
         params_dtype=dtype,
         bf16=args.bf16,

@@ -112,15 +112,23 @@ def _group(config: TrainerConfig, steps: int, *, decay: bool, expert: bool) -> d
 
 
 def steps_of(saved: Entry) -> int:
-    """How many updates a saved optimizer has done."""
-    for part in _chained(saved):
-        for group in part["param_groups"]:
-            if "step" in group:
-                return int(group["step"])
-        for state in part.get("state", {}).values():
-            if "step" in state:
-                return int(state["step"])
-    raise BadInputFile("the optimizer state does not say how many steps it has seen")
+    """How many updates a saved optimizer has done.
+
+    torch's Adam counts by parameter, Transformer Engine's by group, and each carries what it has
+    loaded of the other's along without counting it on: the higher count is the one that counts.
+
+    Raises:
+        BadInputFile: it does not say.
+    """
+    counted = [
+        int(each["step"])
+        for part in _chained(saved)
+        for each in (*part["param_groups"], *part.get("state", {}).values())
+        if each.get("step") is not None
+    ]
+    if not counted:
+        raise BadInputFile("the optimizer state does not say how many steps it has seen")
+    return max(counted)
 
 
 def has_states(saved: Entry) -> bool:

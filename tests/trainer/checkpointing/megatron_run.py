@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relkit.trainer.data.samples import MicroBatch
 from tests.trainer import megatron_core
 
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -89,27 +90,29 @@ class MegatronRun:
         self.scheduler.step(self.args.global_batch_size)
         self.step += 1
 
-    def losses(self, batches: list[tuple[Tensor, Tensor, Tensor]]) -> float:
-        """One step on this rank's micro-batches of tokens, labels and loss masks; their losses."""
+    def losses(self, batches: Sequence[MicroBatch]) -> float:
+        """One step on this rank's micro-batches; the sum of their losses, 0 but on a last stage."""
         from megatron.core.distributed import finalize_model_grads
+        from megatron.core.pipeline_parallel import get_forward_backward_func
 
-        (wrapped,) = self.wrapped
-        wrapped.zero_grad_buffer()
+        for model, wrapped in zip(self.models, self.wrapped, strict=True):
+            model.config.grad_scale_func = self.optimizer.scale_loss
+            model.config.finalize_model_grads_func = finalize_model_grads
+            wrapped.zero_grad_buffer()
         self.optimizer.zero_grad()
-        total = 0.0
-        for tokens, labels, mask in batches:
-            length = tokens.shape[1]
-            hidden = torch.tril(torch.ones(1, 1, length, length)) < 0.5
-            positions = torch.arange(length).expand_as(tokens)
-            per_token = wrapped(tokens, positions, hidden, labels=labels)
-            loss = (per_token.float() * mask).sum() / mask.sum()
-            self.chained[0].scale_loss(loss / len(batches)).backward()
-            total += float(loss)
-        finalize_model_grads(self.wrapped)
+        seen = get_forward_backward_func()(
+            forward_step_func=_forward_step,
+            data_iterator=[iter(batches) for _ in self.wrapped],
+            model=self.wrapped,
+            num_microbatches=len(batches),
+            seq_length=batches[0].tokens.shape[1],
+            micro_batch_size=batches[0].tokens.shape[0],
+            forward_only=False,
+        )
         self.optimizer.step()
         self.scheduler.step(self.args.global_batch_size)
         self.step += 1
-        return total
+        return sum(float(loss) for loss in seen)
 
     def save(self, folder: Path) -> None:
         """As Megatron's save_checkpoint with --ckpt-format torch."""
@@ -160,6 +163,9 @@ class MegatronRun:
         if self.args.use_distributed_optimizer:
             with with_steps():
                 self.optimizer.load_parameter_state(str(place / "distrib_optim.pt"))
+            for optimizer in self.chained:
+                for held in optimizer.optimizer.state.values():
+                    held["step"] = held["step"].clone()  # or each parameter counts it on for all
         self.scheduler.load_state_dict(state["opt_param_scheduler"])
         restore(state["rng_state"][0])
         self.step = state["iteration"]
@@ -203,6 +209,20 @@ class MegatronRun:
         if here.get_expert_model_parallel_world_size() > 1:
             name += f"_{here.get_expert_model_parallel_rank():03d}"
         return folder / f"iter_{step:07d}" / name
+
+
+def _forward_step(batches: Iterator[MicroBatch], model: Any) -> tuple[Tensor, Any]:  # noqa: ANN401
+    """What Megatron's pretrain_gpt.py has under this name."""
+    batch = next(batches)
+    length = batch.tokens.shape[1]
+    hidden = torch.tril(torch.ones(1, 1, length, length)) < 0.5
+    positions = torch.arange(length).expand_as(batch.tokens)
+
+    def loss(per_token: Tensor) -> tuple[Tensor, Tensor]:
+        mean = (per_token.float() * batch.loss_mask).sum() / batch.loss_mask.sum()
+        return mean, mean.detach().clone()
+
+    return model(batch.tokens, positions, hidden, labels=batch.labels), loss
 
 
 @contextlib.contextmanager
