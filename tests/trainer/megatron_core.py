@@ -19,8 +19,12 @@ HALF = {torch.bfloat16: "BFloat16Tensor", torch.float16: "HalfTensor"}
 class _Here(TorchFunctionMode):
     """Makes tensors in main memory that are asked for on 'cuda'."""
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    def __torch_function__(  # type: ignore[no-untyped-def]
+        self,
+        function,  # noqa: ANN001
+        types,  # noqa: ANN001
+        args=(),  # noqa: ANN001
+        kwargs=None,  # noqa: ANN001
     ) -> Any:  # noqa: ANN401
         named = dict(kwargs or {})
         if str(named.get("device")).startswith("cuda"):
@@ -55,7 +59,7 @@ def on_cpu() -> None:
         return f"torch.cuda.{HALF.get(self.dtype, 'FloatTensor')}"
 
     tensor.type = cuda_type
-    _Here().__enter__()
+    _Here().__enter__()  # type: ignore[no-untyped-call]
     tensor_parallel.get_cuda_rng_tracker().fork = contextlib.nullcontext
 
 

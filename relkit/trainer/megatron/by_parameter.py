@@ -47,9 +47,7 @@ def _of_kind(
     expert: bool,
 ) -> Entry:
     half = config.model.compute_dtype != "float32"
-    groups = [
-        _group(config, state["steps"], decay=decay, expert=expert) for decay in (True, False)
-    ]
+    groups = [_group(config, state["steps"], decay=decay, expert=expert) for decay in (True, False)]
     saved: dict[str, Any] = {"param_groups": groups}
     more: dict[str, Any] = {}
     if config.model.compute_dtype == "float16" and scaler:

@@ -28,7 +28,7 @@ from tests.trainer import megatron_core
 from tests.trainer.layouts import ALONE, LAYOUTS, Layout
 
 # No bias and no norm ends where the next parameter may begin.
-ODD = {"hidden_size": 36, "ffn_hidden_size": 46}
+ODD: dict[str, Any] = {"hidden_size": 36, "ffn_hidden_size": 46}
 
 
 def cases() -> list[tuple[str, Layout, str]]:
@@ -103,9 +103,7 @@ def main() -> None:
         config = configured(layout, model, odd=odd)
         ranks = []
         for rank in range(layout.ranks):
-            dist.init_process_group(
-                "fake", store=FakeStore(), rank=rank, world_size=layout.ranks
-            )
+            dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=layout.ranks)
             mine, args = ours(config)
             ranks.append([mine, theirs(args)])
             dist.destroy_process_group()

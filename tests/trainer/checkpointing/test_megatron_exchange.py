@@ -68,7 +68,7 @@ CASES = [
     for layout in (ALONE, *LAYOUTS)
     if not layout.distributed_optimizer or layout.name == "all at once"
     for model in layout.models
-    for dtype in (TYPES if layout.ranks == 1 else TYPES[:2])
+    for dtype in (TYPES if layout.ranks == 1 else TYPES[: 1 + (model == layout.models[-1])])
     for sharded in (False, True)
 ]
 
@@ -132,7 +132,7 @@ def back(case: Case, place: Place) -> list[str]:
 
 
 def losses(case: Case, place: Place) -> list[list[float]]:
-    """Of steps of one after the other has saved: ours, megatron-core's; then the other way round."""
+    """Of steps after ours has saved: ours and megatron-core's; then the other way round."""
     run = Run(case.config(CONSTANT))
     run.steps(2)
     folder = place.folder / f"{case.name} losses"

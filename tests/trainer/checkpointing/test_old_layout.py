@@ -7,6 +7,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,13 +18,20 @@ from tests.trainer.checkpointing.checkpoint_run import Run, config_of
 from tests.trainer.layouts import ALONE
 
 OLD = Path(__file__).parent / "old_layout"
-SMALL = {"num_layers": 2, "hidden_size": 8, "ffn_hidden_size": 12, "num_attention_heads": 2}
+SMALL: dict[str, Any] = {
+    "num_layers": 2,
+    "hidden_size": 8,
+    "ffn_hidden_size": 12,
+    "num_attention_heads": 2,
+}
 SAVED = [(model, form) for model in ("gpt2", "experts") for form in ("sharded", "plain")]
 
 
 def configured(model: str, form: str) -> TrainerConfig:
     config = config_of(replace(ALONE, distributed_optimizer=form == "sharded"), model)
-    experts = {"num_query_groups": 1, "num_moe_experts": 2} if model == "experts" else {}
+    experts: dict[str, Any] = {}
+    if model == "experts":
+        experts = {"num_query_groups": 1, "num_moe_experts": 2}
     return replace(config, model=replace(config.model, **SMALL, **experts))
 
 
