@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from torch import Tensor, nn
 from relkit import __version__
 from relkit.checkpoint import iteration_folder as files
 from relkit.checkpoint.manifest import MANIFEST, FileRecord, read_manifest
-from relkit.checkpoint.rng_state import RngState
+from relkit.checkpoint.megatron_facts import OBJECTS_OF
+from relkit.checkpoint.rng_state import RngState, capture
 from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile, RelkitError
 from relkit.trainer.checkpointing.on_all_ranks import on_all_ranks
@@ -33,7 +35,6 @@ from relkit.trainer.core.mesh import Mesh
 from relkit.trainer.core.optimizer import Optimizer
 from relkit.trainer.core.parameters import ParamInfo
 from relkit.trainer.core.progress import Progress
-from relkit.trainer.core.rng import undrawn_streams
 from relkit.trainer.megatron import by_parameter, names, optimizer_files, parameter_states
 
 _LOG = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ def contents(
         state: `optimizer.full_state()`, or the same gathered by other means.
     """
     random = progress.rng.to_plain()
-    random["rng_tracker_states"] |= undrawn_streams(config.training.seed, mesh)
+    random["rng_tracker_states"] |= names.undrawn_streams(config.training.seed, mesh)
     model: dict[str, Any] = {
         "args": names.arguments(config, mesh, progress),
         "checkpoint_version": 3.0,
@@ -239,7 +240,7 @@ def _load(
             consumed_valid_samples=int(model["args"].consumed_valid_samples),
             skipped_steps=int(more.get("skipped_steps", 0)),
             loss_scaler=dict(more.get("loss_scaler", by_parameter.scaler_of(saved[0]))),
-            rng=RngState.from_plain(model["rng_state"][0]),
+            rng=_streams(model["rng_state"][0], iteration),
             metrics=dict(more.get("metrics", {})),
         )
     except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
@@ -263,7 +264,18 @@ def _open(iteration: Path, name: str) -> Any:  # noqa: ANN401
                 f"{iteration / bad} {wrong}",
                 next_step=f"Resume from another iteration; {_whole_ones(iteration.parent)}.",
             )
-    return read_plain(iteration / name, arrays=True, objects_of="megatron.")
+    return read_plain(iteration / name, arrays=True, objects_of=OBJECTS_OF)
+
+
+def _streams(plain: Mapping[str, Any], iteration: Path) -> RngState:
+    """The random streams; of those of another kind of device, dropout's begins anew here."""
+    saved, here = RngState.from_plain(plain), capture().tracker
+    if here and len(saved.tracker) != len(here):
+        _LOG.warning(
+            "%s has the streams of another kind of device; dropout's starts anew", iteration
+        )
+        return replace(saved, tracker=here)
+    return saved
 
 
 def _whole_ones(folder: Path) -> str:

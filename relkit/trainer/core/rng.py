@@ -20,7 +20,6 @@ from relkit.trainer.core.mesh import Mesh
 
 STAGE_STRIDE = 100
 REGION_OFFSET = 2718
-EXPERT_OFFSET, EXPERT_STRIDE = 1024, 100
 
 
 def seed_all(seed: int, mesh: Mesh) -> None:
@@ -36,21 +35,6 @@ def seed_all(seed: int, mesh: Mesh) -> None:
     torch.manual_seed(seed + REGION_OFFSET + mesh.tensor.rank)
     RegionStream.state = _get_state()
     torch.manual_seed(seed)
-
-
-def undrawn_streams(seed: int, mesh: Mesh) -> dict[str, Tensor]:
-    """Streams that Megatron has too, and nothing here draws from: their first states, by its names.
-
-    Args:
-        seed: of the job.
-    """
-    seed += STAGE_STRIDE * mesh.pipeline.rank
-    expert = seed + EXPERT_OFFSET + EXPERT_STRIDE * mesh.expert.rank + mesh.tensor.rank
-    seeds = {"data-parallel-rng": seed, "expert-parallel-rng": expert}
-    return {
-        name: torch.Generator(mesh.device).manual_seed(first).get_state()
-        for name, first in seeds.items()
-    }
 
 
 @contextmanager

@@ -154,7 +154,7 @@ def from_entries(
     """
     files = [_numbered_before(optimizer, e) if old else _by_name(optimizer, e) for e in saved]
     kept = tuple(optimizer.moments[0])
-    found = {}
+    states = {}
     for chunk in optimizer.chunks:
         for name, parameter in chunk.named_parameters():
             of_parameter = next((file[name] for file in files if file.get(name)), {})
@@ -166,8 +166,8 @@ def from_entries(
                         f"the checkpoint's {key} of {name} has {had}, and the model"
                         f" {tuple(parameter.shape)}"
                     )
-            found[name] = {"param": weights[name], **of_parameter}
-    return parameter_states.assembled(optimizer, found)
+            states[name] = {"param": weights[name], **of_parameter}
+    return parameter_states.assembled(optimizer, states)
 
 
 def _by_name(optimizer: Optimizer, saved: Entry) -> Named:

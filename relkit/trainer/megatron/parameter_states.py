@@ -53,7 +53,7 @@ def places(optimizer: Optimizer, *, old: bool) -> list[tuple[bool, Layout]]:
             (expert, buffer.layout)
             for buffer, (_, expert) in zip(optimizer.buffers, optimizer.places, strict=True)
         ]
-    found = []
+    laid_out = []
     for chunk in optimizer.chunks:
         shapes = {name: tuple(value.shape) for name, value in chunk.named_parameters()}
         for expert in (False, True):
@@ -63,8 +63,8 @@ def places(optimizer: Optimizer, *, old: bool) -> list[tuple[bool, Layout]]:
                 for name in _qkv_first(of_kind)
             ]
             if laid:
-                found.append((expert, plan(laid, 1)))
-    return found
+                laid_out.append((expert, plan(laid, 1)))
+    return laid_out
 
 
 def _qkv_first(names: Iterable[str]) -> list[str]:
