@@ -59,7 +59,7 @@ def inspect(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
 
 
 def _of_megatron(folder: Path, row: dict[str, Any]) -> list[Finding]:
-    """Fill the row of an iteration without a manifest; what is wrong with its files, if anything."""
+    """Fill the row of an iteration without a manifest; says what is wrong with its files."""
     try:
         facts = facts_of(folder)
         if facts is not None:
