@@ -9,6 +9,7 @@ from typing import Any
 
 from relkit.checkpoint import iteration_folder as files
 from relkit.checkpoint.manifest import may_have_manifest, read_manifest
+from relkit.checkpoint.megatron_facts import facts_of, files_of
 from relkit.errors import BadInputFile
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.text.whole_number import whole_number
@@ -18,7 +19,7 @@ _RESUME = "Resume from a whole iteration: write its number into the tracker."
 
 
 def inspect(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
-    """Every iteration under a path, oldest first; only manifests are read.
+    """Every iteration under a path, oldest first; only manifests are read where there are any.
 
     Args:
         path: folder of all iterations, or one of them.
@@ -27,7 +28,7 @@ def inspect(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
     Returns:
         A report with "iterations" in its facts, for each: step, folder, tracked (whether a resumed
         run starts there), files, size_bytes, and the run's facts; the last three are None where
-        there is no manifest.
+        there is neither a manifest nor (with torch) a file of Megatron's that says them.
 
     Raises:
         BadInputFile: there is no iteration.
@@ -44,6 +45,8 @@ def inspect(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
             manifest = read_manifest(folder)
         except BadInputFile as error:
             findings.append(_unlisted(folder, error))
+            if not may_have_manifest(folder):
+                findings += _of_megatron(folder, row)
         else:
             row["files"] = [record.name for record in manifest.files]
             row["size_bytes"] = sum(record.size_bytes for record in manifest.files)
@@ -53,6 +56,18 @@ def inspect(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
     listed = Finding("RK-CKPT-006", Status.OK, f"{root}: a run would start {start}")
     facts = {"folder": str(root), "iterations": rows}
     return Report("ckpt", (*findings, listed), facts, started=started, argv=argv)
+
+
+def _of_megatron(folder: Path, row: dict[str, Any]) -> list[Finding]:
+    """Fill the row of an iteration without a manifest; says what is wrong with its files."""
+    try:
+        facts = facts_of(folder)
+        if facts is not None:
+            row["files"], row["size_bytes"] = files_of(folder)
+            row["facts"] = facts
+    except (BadInputFile, OSError) as error:
+        return [Finding("RK-CKPT-002", Status.FAIL, str(error), advice=_RESUME)]
+    return []
 
 
 def _unlisted(folder: Path, error: BadInputFile) -> Finding:

@@ -43,7 +43,8 @@ class RngState:
             "random_rng_state": self.python,
             "np_rng_state": self.numpy,
             "torch_rng_state": _tensor(self.torch),
-            "cuda_rng_state": _tensor(self.cuda),
+            # Megatron wants one; on a CPU run the stream of the device is torch's own.
+            "cuda_rng_state": _tensor(self.cuda or self.torch),
             "rng_tracker_states": {REGION_NAME: _tensor(self.tracker)},
         }
 
@@ -56,12 +57,13 @@ class RngState:
         """
         version, numbers, gauss = plain["random_rng_state"]
         name, key, position, has_gauss, kept = plain["np_rng_state"]
+        of_cpu, of_device = _bytes(plain["torch_rng_state"]), _bytes(plain["cuda_rng_state"])
         return cls(
             python=(version, tuple(numbers), gauss),
             numpy=(name, tuple(int(number) for number in key), position, has_gauss, kept),
-            torch=_bytes(plain["torch_rng_state"]),
+            torch=of_cpu,
             tracker=_bytes(plain["rng_tracker_states"][REGION_NAME]),
-            cuda=_bytes(plain["cuda_rng_state"]),
+            cuda=b"" if of_device == of_cpu else of_device,
         )
 
 

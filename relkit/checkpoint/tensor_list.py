@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from relkit.checkpoint.megatron_facts import OBJECTS_OF
 from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile
 
@@ -27,7 +28,7 @@ def tensors_of(folder: Path) -> list[dict[str, str]]:
             "shape": "x".join(str(size) for size in tensor.shape) or "scalar",
         }
         for path in sorted(folder.glob("mp_rank_*/*.pt"))
-        for name, tensor in _walk(read_plain(path), "", path)
+        for name, tensor in _walk(read_plain(path, arrays=True, objects_of=OBJECTS_OF), "", path)
     ]
 
 

@@ -10,8 +10,9 @@ import re
 import struct
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,10 +38,12 @@ _UNREADABLE = (
 )
 # Of each process: a forked child may lack the thread that has its parent's.
 _turns: dict[int, threading.Lock] = {}
+# Of one file's objects; each costs another look at it.
+_MAX_CLASSES = 32
 _NEXT_STEP = "Resume from another iteration: `relkit ckpt verify` says which are whole."
 
 
-def read_plain(path: Path, *, arrays: bool = False) -> Any:  # noqa: ANN401
+def read_plain(path: Path, *, arrays: bool = False, objects_of: str | None = None) -> Any:  # noqa: ANN401
     """The content of a .pt file; large tensors are mapped, not read.
 
     argparse.Namespace is let through, because Megatron keeps its arguments in one: it can hold
@@ -49,6 +52,8 @@ def read_plain(path: Path, *, arrays: bool = False) -> Any:  # noqa: ANN401
     Args:
         path: of the file.
         arrays: let numpy's arrays and numbers through too.
+        objects_of: how the names of modules begin whose objects become `Unmade`: nothing of the
+            module is imported or called (Megatron's arguments hold members of its enums).
 
     Raises:
         BadInputFile: missing, damaged, or it holds something else than plain data, which is named.
@@ -58,7 +63,16 @@ def read_plain(path: Path, *, arrays: bool = False) -> Any:  # noqa: ANN401
     except OSError as error:
         reason = error.strerror or error
         raise BadInputFile(f"cannot read {path}: {reason}", next_step=_NEXT_STEP) from error
-    content = _load(path, path, mmap=True, arrays=arrays)
+    let_through: list[Any] = []
+    while True:
+        try:
+            content = _load(path, path, mmap=True, arrays=arrays, more=let_through)
+            break
+        except _Refused as refused:
+            ours = objects_of is not None and refused.named.startswith(objects_of)
+            if not ours or len(let_through) == _MAX_CLASSES:
+                raise
+            let_through.append(_named(partial(Unmade, refused.named), refused.named))
     if not isinstance(content, (dict, list)):
         raise BadInputFile(
             f"{path} holds a {type(content).__name__}, not a checkpoint", next_step=_NEXT_STEP
@@ -78,11 +92,35 @@ def read_plain_stream(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401
     return _load(stream, path, mmap=False, arrays=True)
 
 
-def _load(source: Path | IO[bytes], path: Path, *, mmap: bool, arrays: bool) -> Any:  # noqa: ANN401
+class _Refused(BadInputFile):
+    """A pickle that names something that is not let through: `named`."""
+
+    def __init__(self, message: str, named: str, *, next_step: str) -> None:
+        super().__init__(message, next_step=next_step)
+        self.named = named
+
+
+class Unmade:
+    """Stands for an object that was not made.
+
+    Args:
+        of: its class; arguments: what the class would have been called with.
+    """
+
+    def __init__(self, of: str, *arguments: object) -> None:
+        self.of, self.arguments = of, arguments
+
+    def __repr__(self) -> str:
+        return f"{self.of}{self.arguments}"
+
+
+def _load(
+    source: Path | IO[bytes], path: Path, *, mmap: bool, arrays: bool, more: Sequence[Any] = ()
+) -> Any:  # noqa: ANN401
     try:
         # Bytes are pickled as a call of encode, which torch lets through from 2.5 on.
         bytes_of = [codecs.encode, _named(_no_bytes, "builtins.bytes")]
-        let_through = [argparse.Namespace, *bytes_of]
+        let_through = [argparse.Namespace, *bytes_of, *more]
         let_through += _numpy_names() if arrays else []
         with _allowed(let_through), warnings.catch_warnings():
             # Of an unusual pickle protocol, torch asks whoever reads the file to file an issue.
@@ -165,9 +203,10 @@ def _numpy_names() -> list[Any]:
 def _refused(path: Path, error: Exception) -> BadInputFile:
     text = str(error).strip()
     if named := re.search(r"GLOBAL ([\w.]+)", text):
-        return BadInputFile(
+        return _Refused(
             f"{path} is refused: it would call or make {named.group(1)}, and a checkpoint is plain"
             " data",
+            named.group(1),
             next_step="Do not load it by other means unless you trust who wrote it.",
         )
     # torch explains at length how to go on without the protection; the cause is one line of it.

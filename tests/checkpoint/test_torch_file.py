@@ -7,7 +7,9 @@ import threading
 from argparse import Namespace
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -191,3 +193,54 @@ def test_arrays_of_numbers_come_back_as_they_were(
     assert read["args"].a is read["c"]
     assert (read["plain"], read["bytes"]) == (plain["plain"], b"")
     assert torch.equal(read["tensor"], torch.arange(3))
+
+
+class Backend(Enum):
+    """Stands for an enum of Megatron's; `calls` counts those who make a member of it."""
+
+    AUTO = 5
+
+
+def megatrons(path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> list[object]:
+    """A file that names `Backend` in a module of that name, and the calls that it has seen."""
+    called: list[object] = []
+
+    def make(*arguments: object) -> Backend:
+        called.append(arguments)
+        return Backend.AUTO
+
+    monkeypatch.setattr(Backend, "__module__", module)
+    imported = ModuleType(module)
+    vars(imported)["Backend"] = Backend
+    monkeypatch.setitem(sys.modules, module, imported)
+    torch.save({"args": Namespace(backend=Backend.AUTO, rank=0)}, path)
+    vars(imported)["Backend"] = make
+    return called
+
+
+def test_members_of_megatrons_enums_are_read_and_never_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = megatrons(tmp_path / "model.pt", monkeypatch, "megatron.made_up.enums")
+    read = read_plain(tmp_path / "model.pt", objects_of="megatron.")
+    assert str(read["args"].backend) == "megatron.made_up.enums.Backend(5,)"
+    assert read["args"].rank == 0
+    assert called == []
+
+
+@pytest.mark.parametrize("module", ["other", "megatronic"])
+def test_objects_of_other_modules_are_refused_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    called = megatrons(tmp_path / "model.pt", monkeypatch, module)
+    with pytest.raises(BadInputFile, match=rf"would call or make {module}\.Backend"):
+        read_plain(tmp_path / "model.pt", objects_of="megatron.")
+    assert called == []
+
+
+def test_without_being_asked_for_they_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    megatrons(tmp_path / "model.pt", monkeypatch, "megatron.made_up.enums")
+    with pytest.raises(BadInputFile, match=r"would call or make megatron\.made_up\.enums\.Backend"):
+        read_plain(tmp_path / "model.pt")

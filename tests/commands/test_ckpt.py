@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from click.testing import CliRunner, Result
@@ -145,6 +147,34 @@ def test_without_a_manifest_nothing_is_claimed(root: Path) -> None:
     listed = invoke("inspect", str(root))
     assert listed.return_value == 3
     assert listed.stdout.splitlines()[1].split() == ["5", *["-"] * 10]
+
+
+def as_megatron_writes(root: Path) -> Path:
+    """A model file with arguments in an iteration without a manifest."""
+    (root / "iter_0000005" / "manifest.json").unlink()
+    path = root / "iter_0000005" / "mp_rank_00" / "model_optim_rng.pt"
+    arguments = Namespace(**FACTS, backend=numpy.random.get_state())
+    torch.save({"args": arguments, "model": {"a": torch.zeros(2, 3)}}, path)
+    return path
+
+
+def test_the_degrees_of_megatrons_own_files_are_read(root: Path) -> None:
+    as_megatron_writes(root)
+    result = invoke("inspect", str(root), "--tensors")
+    assert result.return_value == 3
+    row = result.stdout.splitlines()[1].split()
+    assert row[:10] == ["5", "2", "1", "1", "1", "4", "AdamW", "yes", "640", "1"]
+    assert "model/a" in result.stdout
+
+
+def test_a_file_of_megatrons_that_is_cut_is_named(root: Path) -> None:
+    path = as_megatron_writes(root)
+    path.write_bytes(path.read_bytes()[:-100])
+    result = invoke("inspect", str(root), "--json")
+    assert result.return_value == 1
+    finding = json.loads(result.stdout)["findings"][1]
+    assert (finding["id"], finding["status"]) == ("RK-CKPT-002", "fail")
+    assert "mp_rank_00/model_optim_rng.pt" in finding["title"]
 
 
 def test_a_manifest_that_is_none_is_a_finding(root: Path) -> None:

@@ -87,20 +87,24 @@ def long_ones_run(request: pytest.FixtureRequest) -> bool:
     return any(item.get_closest_marker("long") is not None for item in own)
 
 
-def run_ranks(job: Job, processes: int, folder: Path, *, deadline_s: float) -> None:
+def run_ranks(
+    job: Job, processes: int, folder: Path, *, deadline_s: float, compiler: bool = False
+) -> None:
     """Run `job(place)` in that many processes; the first error of any fails the test.
 
     Args:
         job: a function of a test module.
         folder: see `Place`.
         deadline_s: after it, all are killed and the test fails.
+        compiler: whether torch's is wanted (megatron-core's import asks for it), which takes time.
     """
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     arguments = [job.__module__, job.__name__, str(processes), str(store.port), str(folder)]
     arguments.append(str(time.monotonic() + deadline_s * _STACKS_AFTER))
+    around = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     started = subprocess.Popen(
         [sys.executable, "-m", "tests.trainer.processes", *arguments],
-        env=eager({**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}),
+        env=around if compiler else eager(around),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -141,7 +141,7 @@ class _Plain:
     """In the place of random streams, which no step here draws from."""
 
     def to_plain(self) -> dict[str, Any]:
-        return {}
+        return {"rng_tracker_states": {}}
 
 
 def equal(one: Any, other: Any) -> bool:  # noqa: ANN401

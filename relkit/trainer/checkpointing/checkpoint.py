@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from torch import Tensor, nn
 from relkit import __version__
 from relkit.checkpoint import iteration_folder as files
 from relkit.checkpoint.manifest import MANIFEST, FileRecord, read_manifest
-from relkit.checkpoint.rng_state import RngState
+from relkit.checkpoint.megatron_facts import OBJECTS_OF
+from relkit.checkpoint.rng_state import RngState, capture
 from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile, RelkitError
 from relkit.trainer.checkpointing.on_all_ranks import on_all_ranks
@@ -33,8 +35,7 @@ from relkit.trainer.core.mesh import Mesh
 from relkit.trainer.core.optimizer import Optimizer
 from relkit.trainer.core.parameters import ParamInfo
 from relkit.trainer.core.progress import Progress
-from relkit.trainer.megatron import names as names
-from relkit.trainer.megatron import optimizer_files
+from relkit.trainer.megatron import by_parameter, names, optimizer_files, parameter_states
 
 _LOG = logging.getLogger(__name__)
 
@@ -121,21 +122,23 @@ def contents(
     Args:
         state: `optimizer.full_state()`, or the same gathered by other means.
     """
-    saved_optimizer = optimizer_files.by_parameter(optimizer, config, state)
-    if progress.loss_scaler:
-        saved_optimizer["grad_scaler"] = dict(progress.loss_scaler)
+    random = progress.rng.to_plain()
+    random["rng_tracker_states"] |= names.undrawn_streams(config.training.seed, mesh)
     model: dict[str, Any] = {
         "args": names.arguments(config, mesh, progress),
         "checkpoint_version": 3.0,
         "iteration": progress.step,
-        "optimizer": saved_optimizer,
+        "optimizer": by_parameter.entry(optimizer, config, state, progress.loss_scaler),
         "opt_param_scheduler": names.scheduler(config, mesh, state["steps"]),
-        "rng_state": [progress.rng.to_plain()],
+        "rng_state": [random],
         "num_floating_point_operations_so_far": 0.0,
         "relkit": {
+            "layout": parameter_states.LAYOUT,
             "skipped_steps": progress.skipped_steps,
             "metrics": dict(progress.metrics),
             "optimizer_type": config.optimizer.optimizer_type,
+            "loss_scaler": dict(progress.loss_scaler),
+            "came": state["came"],
         },
     }
     for key, chunk in zip(_model_keys(len(chunks)), chunks, strict=True):
@@ -219,25 +222,25 @@ def _load(
     model = opened[0]
     try:
         names.refuse_other(vars(model["args"]), expected, iteration)
+        old = parameter_states.is_old(model)
         parameters = _load_model(model, chunks, iteration)
         saved = [file["optimizer"] for file in opened]
-        if all("state" in part["optimizer"] for part in saved):
-            moments = [part["optimizer"]["state"] for part in saved]
-            buffers = optimizer_files.from_by_parameter(optimizer, parameters, *moments)
+        if all(by_parameter.has_states(each) for each in saved):
+            buffers = by_parameter.from_entries(optimizer, parameters, *saved, old=old)
         else:
             flat = [_open(iteration, f"{place}/{names.OPTIMIZER_FILE}") for place in places]
-            buffers = optimizer_files.from_flat_file(optimizer, *flat)
-        steps = int(saved[0]["optimizer"]["param_groups"][0]["step"])
-        came = saved[0].get("came", {})
-        optimizer.load_full_state({"steps": steps, "buffers": buffers, "came": came})
+            buffers = optimizer_files.from_flat_file(optimizer, *flat, old=old)
         more = model.get("relkit", {})
+        came = saved[0].get("came", {}) if old else more.get("came", {})
+        steps = by_parameter.steps_of(saved[0])
+        optimizer.load_full_state({"steps": steps, "buffers": buffers, "came": came})
         return Progress(
             step=int(model["iteration"]),
             consumed_train_samples=int(model["args"].consumed_train_samples),
             consumed_valid_samples=int(model["args"].consumed_valid_samples),
             skipped_steps=int(more.get("skipped_steps", 0)),
-            loss_scaler=dict(saved[0].get("grad_scaler", {})),
-            rng=RngState.from_plain(model["rng_state"][0]),
+            loss_scaler=dict(more.get("loss_scaler", by_parameter.scaler_of(saved[0]))),
+            rng=_streams(model["rng_state"][0], iteration),
             metrics=dict(more.get("metrics", {})),
         )
     except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
@@ -261,7 +264,18 @@ def _open(iteration: Path, name: str) -> Any:  # noqa: ANN401
                 f"{iteration / bad} {wrong}",
                 next_step=f"Resume from another iteration; {_whole_ones(iteration.parent)}.",
             )
-    return read_plain(iteration / name)
+    return read_plain(iteration / name, arrays=True, objects_of=OBJECTS_OF)
+
+
+def _streams(plain: Mapping[str, Any], iteration: Path) -> RngState:
+    """The random streams; of those of another kind of device, dropout's begins anew here."""
+    saved, here = RngState.from_plain(plain), capture().tracker
+    if here and len(saved.tracker) != len(here):
+        _LOG.warning(
+            "%s has the streams of another kind of device; dropout's starts anew", iteration
+        )
+        return replace(saved, tracker=here)
+    return saved
 
 
 def _whole_ones(folder: Path) -> str:

@@ -61,6 +61,20 @@ class Layout:
     buckets: tuple[Bucket, ...]
     size: int
 
+    @property
+    def unpadded_size(self) -> int:
+        """Elements without the padding at the ends of buckets, as in a checkpoint."""
+        return sum(bucket.used_end - bucket.start for bucket in self.buckets)
+
+    def unpadded_spans(self) -> Iterator[tuple[str, int, int, tuple[int, ...]]]:
+        """Each parameter's name, where it starts and ends without that padding, and its shape."""
+        removed = 0
+        for bucket in self.buckets:
+            for span in self.spans:
+                if bucket.start <= span.start < bucket.end:
+                    yield span.name, span.start - removed, span.end - removed, span.shape
+            removed += bucket.end - bucket.used_end
+
 
 def plan(parameters: Sequence[tuple[str, tuple[int, ...], bool]], ranks: int) -> Layout:
     """Lay parameters out.
@@ -237,11 +251,6 @@ class FlatBuffer:
             pieces.append(piece)
             start += used
         return pieces
-
-    @property
-    def unpadded_size(self) -> int:
-        """Elements of `unpadded`."""
-        return sum(bucket.used_end - bucket.start for bucket in self.layout.buckets)
 
 
 def _round_up(value: int, multiple: int) -> int:

@@ -107,11 +107,12 @@ class SelfAttention(nn.Module):
         self.rotary_base = config.rotary_base
         self.rotary_interleaved = config.rotary_interleaved
         rows = config.query_groups * (self.queries_per_group + 2) * config.head_size
-        self.linear_qkv = Linear(config.hidden_size, rows, bias=config.add_bias_linear)
         self.core_attention = CoreAttention(config)
+        # The order of a distributed optimizer's checkpoint, and megatron-core makes this one first.
         self.linear_proj = Linear(
             config.hidden_size, config.hidden_size, bias=config.add_bias_linear
         )
+        self.linear_qkv = Linear(config.hidden_size, rows, bias=config.add_bias_linear)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """What the layer adds to its input, [B, S, H]."""

@@ -93,7 +93,7 @@ class Optimizer:
         for number, chunk in enumerate(chunks):
             for expert in (False, True):
                 parameters = [
-                    (name, parameter, self._is_shared(infos[name]))
+                    (name, parameter, self.is_shared(infos[name]))
                     for name, parameter in chunk.named_parameters()
                     if infos[name].expert is expert
                 ]
@@ -192,7 +192,8 @@ class Optimizer:
         Returns:
             "steps"; "buffers": for each buffer a dict of "param" and the moments (fp32 on the CPU,
             unpadded as in Megatron's distrib_optim.pt), or None on ranks that are not the first of
-            the buffer's reducing group; "came": by parameter name, for CAME.
+            the buffer's reducing group (where each rank has all of it: of the expert-data group);
+            "came": by parameter name, for CAME.
         """
         return {
             "steps": self.steps,
@@ -219,10 +220,10 @@ class Optimizer:
             saved = buffers[number] or {}
             for name in ("param", *moments):
                 size = saved[name].numel() if name in saved else None
-                if size != buffer.unpadded_size:
+                if size != buffer.layout.unpadded_size:
                     raise BadInputFile(
                         f"the optimizer state has {'no' if size is None else size} elements of"
-                        f" {name} in buffer {number}; the model has {buffer.unpadded_size}"
+                        f" {name} in buffer {number}; the model has {buffer.layout.unpadded_size}"
                     )
             for bucket, whole in zip(
                 buffer.layout.buckets, buffer.padded(saved["param"]), strict=True
@@ -263,9 +264,11 @@ class Optimizer:
                     dist.gather(shard, to, dst=group.ranks[0], group=group.process_group)
                 buckets.append(torch.cat(parts))
             gathered[name] = buffer.unpadded(buckets).cpu()
-        return gathered if buffer.reduce_group.rank == 0 else None
+        # Each expert place has a file of its own; Megatron's plain form has dense moments in all.
+        first = self.mesh.expert_data if group.size == 1 else buffer.reduce_group
+        return gathered if first.rank == 0 else None
 
-    def _is_shared(self, info: ParamInfo) -> bool:
+    def is_shared(self, info: ParamInfo) -> bool:
         """Whether two pipeline stages hold it, which gives it a bucket of its own."""
         tied = not self.config.model.untie_embeddings_and_output_weights
         first = tied and self.mesh.pipeline.size > 1 and info.name == WORD_EMBEDDING

@@ -123,7 +123,8 @@ def _describe(
         full_shape=tuple(parameter.shape),
         dim=cut,
         parts=2 if gated else 1,
-        expert=expert,
+        # Where each rank has all of them, they are as all else: one buffer, one reduction.
+        expert=expert and mesh.expert.size > 1,
         partial=on_own_tokens or share,
         tied_copy=copy,
         decay=parameter.dim() > 1,

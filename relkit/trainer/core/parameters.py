@@ -19,7 +19,8 @@ class ParamInfo:
         dim: dimension that tensor parallelism cuts; None: every tensor rank has all of it.
         parts: equal blocks along `dim` that are cut one by one (2 for a gate and an up projection
             in one matrix), so that each rank holds its piece of every block.
-        expert: belongs to an expert; its gradients are reduced over the expert-data group.
+        expert: belongs to an expert, and experts are spread over ranks; its gradients are reduced
+            over the expert-data group.
         partial: each tensor rank has the gradient of its own tokens only (sequence parallel
             norms and biases); the gradient is summed over the tensor group.
         tied_copy: the head's copy of the word embedding on the last pipeline stage; it is not

@@ -13,11 +13,14 @@ from torch import Tensor, nn
 
 from relkit.errors import BadInputFile
 from relkit.trainer.config.config import TrainerConfig
-from relkit.trainer.core.lr_schedule import decay_steps, warmup_steps
+from relkit.trainer.core.lr_schedule import decay_steps
 from relkit.trainer.core.mesh import Mesh
 from relkit.trainer.core.progress import Progress
+from relkit.trainer.core.rng import STAGE_STRIDE
 from relkit.trainer.data.samples import global_batch_size
 
+# Of the seed of the stream that Megatron gives experts.
+EXPERT_OFFSET, EXPERT_STRIDE = 1024, 100
 MODEL_FILE = "model_optim_rng.pt"
 OPTIMIZER_FILE = "distrib_optim.pt"
 DEGREES = (
@@ -162,17 +165,35 @@ def scheduler(config: TrainerConfig, mesh: Mesh, updates: int) -> dict[str, Any]
     """
     optimizer, iters = config.optimizer, config.training.training_iters
     samples = global_batch_size(config.dataset, mesh.data.size)
+    decay, fraction = decay_steps(optimizer, iters) * samples, optimizer.warmup_fraction
+    # As Megatron reckons it, to the last digit: it compares the two.
+    warmup = optimizer.warmup_steps * samples if fraction is None else fraction * decay
     return {
         "max_lr": optimizer.learning_rate,
         "min_lr": optimizer.end_learning_rate,
-        "lr_warmup_steps": round(warmup_steps(optimizer, iters) * samples),
-        "lr_decay_steps": decay_steps(optimizer, iters) * samples,
+        "lr_warmup_steps": warmup,
+        "lr_decay_steps": decay,
         "lr_decay_style": optimizer.lr_decay_style,
         "num_steps": updates * samples,
         "start_wd": optimizer.weight_decay,
         "end_wd": optimizer.weight_decay,
         "wd_incr_style": "constant",
-        "wd_incr_steps": decay_steps(optimizer, iters) * samples,
+        "wd_incr_steps": iters * samples,
+    }
+
+
+def undrawn_streams(seed: int, mesh: Mesh) -> dict[str, Tensor]:
+    """Streams that Megatron has too, and nothing here draws from: their first states, by its names.
+
+    Args:
+        seed: of the job.
+    """
+    seed += STAGE_STRIDE * mesh.pipeline.rank
+    expert = seed + EXPERT_OFFSET + EXPERT_STRIDE * mesh.expert.rank + mesh.tensor.rank
+    seeds = {"data-parallel-rng": seed, "expert-parallel-rng": expert}
+    return {
+        name: torch.Generator(mesh.device).manual_seed(first).get_state()
+        for name, first in seeds.items()
     }
 
 

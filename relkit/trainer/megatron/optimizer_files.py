@@ -1,26 +1,27 @@
-"""The optimizer's state in Megatron's two forms, made from `Optimizer.full_state` and back.
+"""The flat form of the optimizer's state, distrib_optim.pt: Megatron's distributed optimizer's.
 
-The distributed optimizer's is flat, in distrib_optim.pt; the plain one's is by parameter, inside
-model_optim_rng.pt. Both are without cuts over data-parallel ranks, and either can be loaded by
-either optimizer.
+It is made from `Optimizer.full_state` and back. It is without cuts over data-parallel ranks, and
+either optimizer loads either form (`by_parameter.py` has the other).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from relkit.errors import BadInputFile
-from relkit.trainer.config.config import TrainerConfig
-from relkit.trainer.core.flat_buffer import FlatBuffer
 from relkit.trainer.core.optimizer import Optimizer
+from relkit.trainer.megatron import parameter_states
+from relkit.trainer.megatron.parameter_states import State
 
-FLOAT = (torch.float32, torch.float32)  # types of parameters and of gradients
-
-State = Mapping[str, Any]
+# Types of parameters and of the gradients that are reduced, by the type that a run computes in.
+# Megatron sums fp16 gradients as they are unless it is told otherwise; both find the one state.
+TYPES = {
+    "float32": ((torch.float32, torch.float32),),
+    "bfloat16": ((torch.bfloat16, torch.float32),),
+    "float16": ((torch.float16, torch.float16), (torch.float16, torch.float32)),
+}
 
 
 def flat_file(optimizer: Optimizer, state: State) -> Any:  # noqa: ANN401
@@ -28,8 +29,9 @@ def flat_file(optimizer: Optimizer, state: State) -> Any:  # noqa: ANN401
 
     Buffers that another rank's file has are left out.
     """
-    kinds = []
-    for expert in (False, True):
+    types = TYPES[optimizer.config.model.compute_dtype]
+    kinds: list[Any] = []
+    for expert in parameter_states.kinds(optimizer):
         buffers = [
             (buffer, content)
             for buffer, content, place in zip(
@@ -37,122 +39,50 @@ def flat_file(optimizer: Optimizer, state: State) -> Any:  # noqa: ANN401
             )
             if place[1] is expert
         ]
-        if not buffers:
-            continue
         numbered: dict[Any, Any] = {"buckets_coalesced": True}
         for number, (buffer, content) in enumerate(buffers):
             if content is not None:
-                numbered[number] = {FLOAT: {**content, "numel_unpadded": buffer.unpadded_size}}
-        kinds.append(numbered)
+                flat = {**content, "numel_unpadded": buffer.layout.unpadded_size}
+                numbered[number] = dict.fromkeys(types, flat)
+        kinds.append(numbered if len(numbered) > 1 else None)
     return kinds[0] if len(kinds) == 1 else kinds
 
 
-def from_flat_file(optimizer: Optimizer, *files: Any) -> list[Any]:  # noqa: ANN401
+def from_flat_file(optimizer: Optimizer, *files: Any, old: bool) -> list[Any]:  # noqa: ANN401
     """`full_state`'s "buffers" from distrib_optim.pt; of several files, the first that has one.
+
+    Args:
+        old: whether the files are in the order of relkit's first layout.
 
     Raises:
         BadInputFile: no file has a buffer, or one is of another size.
     """
-    kinds = sorted({expert for _, expert in optimizer.places})
+    places = parameter_states.places(optimizer, old=old)
+    kinds = sorted({expert for expert, _ in places})
     counts = dict.fromkeys(kinds, 0)
     buffers = []
-    for buffer, (_, expert) in zip(optimizer.buffers, optimizer.places, strict=True):
+    for expert, layout in places:
         number = counts[expert]
         counts[expert] += 1
-        content = None
+        content: dict[str, Any] = {}
         for file in files:
             chained = file if isinstance(file, list) else [file]
-            if content is None and len(chained) == len(kinds):
-                content = chained[kinds.index(expert)].get(number, {}).get(FLOAT)
-        size = None if content is None else content.get("numel_unpadded")
-        if size != buffer.unpadded_size:
+            if not content and len(chained) == len(kinds):
+                by_type = (chained[kinds.index(expert)] or {}).get(number, {})
+                content = next(iter(by_type.values()), {})
+        size = content.get("numel_unpadded")
+        if size != layout.unpadded_size:
             raise BadInputFile(
                 f"distrib_optim.pt has {'no' if size is None else size} elements of"
-                f" {'expert ' * expert}buffer {number}, and the model has {buffer.unpadded_size}"
+                f" {'expert ' * expert}buffer {number}, and the model has {layout.unpadded_size}"
             )
         buffers.append(content)
-    return buffers
-
-
-def by_parameter(optimizer: Optimizer, config: TrainerConfig, state: State) -> dict[str, Any]:
-    """What model_optim_rng.pt has under "optimizer": groups, step, the plain form's moments."""
-    groups = _groups(optimizer, config, state["steps"])
-    plain: dict[str, Any] = {"optimizer": {"param_groups": groups}}
-    if config.training.use_distributed_optimizer:
-        return plain
-    for group in groups:
-        group["params"] = []
-    numbers: dict[int, dict[str, Tensor]] = {}
-    for buffer, content in zip(optimizer.buffers, state["buffers"], strict=True):
-        for name, start, end, shape in _unpadded_spans(buffer):
-            number = len(numbers)
-            moments = {} if content is None else dict(content)
-            numbers[number] = {
-                key: flat[start:end].view(shape) for key, flat in moments.items() if key != "param"
-            }
-            groups[0 if optimizer.infos[name].decay else 1]["params"].append(number)
-    plain["optimizer"]["state"] = numbers
-    if state["came"]:
-        plain["came"] = state["came"]
-    return plain
-
-
-def from_by_parameter(
-    optimizer: Optimizer,
-    parameters: Mapping[str, Tensor],
-    *saved: Mapping[int, Mapping[str, Tensor]],
-) -> list[Any]:
-    """`full_state`'s "buffers" from the plain form; of several files, the first that has them.
-
-    Args:
-        parameters: of all chunks, by their names in `Optimizer.infos`.
-
-    Raises:
-        BadInputFile: it is of another model or another optimizer.
-    """
-    buffers = []
-    number = 0
-    names = list(optimizer.moments[0])
-    for buffer in optimizer.buffers:
-        kept = ("param", *names)
-        content = {key: torch.zeros(buffer.unpadded_size) for key in kept}
-        for name, start, end, shape in _unpadded_spans(buffer):
-            of_parameter: Mapping[str, Tensor] = next(
-                (file[number] for file in saved if file.get(number)), {}
-            )
-            for key in names:
-                moment = of_parameter.get(key)
-                if moment is None or tuple(moment.shape) != shape:
-                    had = "nothing" if moment is None else f"shape {tuple(moment.shape)}"
-                    raise BadInputFile(
-                        f"the checkpoint's {key} of {name} has {had}, and the model {shape}"
-                    )
-                content[key][start:end] = moment.flatten()
-            content["param"][start:end] = parameters[name].flatten()
-            number += 1
-        buffers.append(content)
-    return buffers
-
-
-def _groups(optimizer: Optimizer, config: TrainerConfig, steps: int) -> list[dict[str, Any]]:
-    chosen = config.optimizer
-    common = {"betas": tuple(chosen.betas), "eps": chosen.eps, "step": steps}
-    return [
-        {
-            **common,
-            "wd_mult": wd_mult,
-            "lr_mult": 1.0,
-            "weight_decay": chosen.weight_decay * wd_mult,
-        }
-        for wd_mult in (1.0, 0.0)
-    ]
-
-
-def _unpadded_spans(buffer: FlatBuffer) -> Iterator[tuple[str, int, int, tuple[int, ...]]]:
-    """Each parameter's name, its range in `FlatBuffer.unpadded`, and its shape."""
-    removed = 0
-    for bucket in buffer.layout.buckets:
-        for span in buffer.layout.spans:
-            if bucket.start <= span.start < bucket.end:
-                yield span.name, span.start - removed, span.end - removed, span.shape
-        removed += bucket.end - bucket.used_end
+    if not old:
+        return buffers
+    kept = ("param", *optimizer.moments[0])
+    named = {
+        name: {key: content[key][start:end] for key in kept}
+        for (_, layout), content in zip(places, buffers, strict=True)
+        for name, start, end, _ in layout.unpadded_spans()
+    }
+    return parameter_states.assembled(optimizer, named)
