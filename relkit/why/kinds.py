@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from relkit.text.foreign_json import parse_json
+from relkit.why.crash_lists import is_crash_list
 from relkit.why.error_file import is_error_file
-from relkit.why.scheduler_text import is_accounting, is_pod_description
+from relkit.why.scheduler_text import is_accounting, is_events, is_job, is_pod_description
 
 
 class FileKind(Enum):
@@ -20,7 +21,10 @@ class FileKind(Enum):
     STACKS = "stacks"
     ERROR_FILE = "torchelastic's error file"
     ACCOUNTING = "sacct's accounting"
+    JOB = "scontrol's description of a job"
     POD = "description of a pod"
+    EVENTS = "events of Kubernetes"
+    CRASHES = "list of crashes"
     NONE = ""
 
 
@@ -40,10 +44,10 @@ class Sorted:
 
 _MAGIC = (
     (b"\x7fELF", "a core file or a program: `gdb PROGRAM FILE -batch -ex bt` shows a core's stack"),
-    (b"PK\x03\x04", "a zip archive or a checkpoint, no log"),
-    (b"BZh", "packed with bzip2: unpack it first"),
-    (b"\xfd7zXZ", "packed with xz: unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "packed with zstd: unpack it first"),
+    (b"PK\x03\x04", "a checkpoint, an archive in an archive, or one that cannot be read"),
+    (b"BZh", "packed with bzip2 twice"),
+    (b"\xfd7zXZ", "packed with xz twice"),
+    (b"\x28\xb5\x2f\xfd", "packed with zstd twice"),
     (b"\x89PNG", "a picture"),
     (b"\xff\xd8\xff", "a picture"),
     (b"%PDF", "a PDF"),
@@ -133,8 +137,14 @@ def _sort_text(shown: str) -> Sorted:
     lines = shown.splitlines()
     if is_accounting(lines):
         return Sorted(FileKind.ACCOUNTING)
+    if is_job(lines):
+        return Sorted(FileKind.JOB)
     if is_pod_description(lines):
         return Sorted(FileKind.POD)
+    if is_events(lines):
+        return Sorted(FileKind.EVENTS)
+    if is_crash_list(lines):
+        return Sorted(FileKind.CRASHES)
     filled = sum(bool(line.strip()) for line in lines)
     if any(pattern.search(shown) for pattern in _STACKS):
         in_stacks = sum(_OF_STACKS.match(line) is not None for line in lines)

@@ -41,6 +41,34 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
+class JobMarks:
+    """What shows of which job a file is, and when.
+
+    Args:
+        name: the job's id by name or folder, "" where these tell none.
+        said: ids that its text names.
+        first, last: its first and its last time, None where it has none.
+    """
+
+    name: str = ""
+    said: frozenset[str] = frozenset()
+    first: Clock | None = None
+    last: Clock | None = None
+
+    @property
+    def job(self) -> str:
+        """The id, "" where nothing tells it or its text names several."""
+        return self.name or (next(iter(self.said)) if len(self.said) == 1 else "")
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """From when to when, s, as far as both times are of one kind."""
+        if self.first is None or self.last is None or self.first.kind != self.last.kind:
+            return None
+        return self.first.at_s, self.last.at_s
+
+
+@dataclass(frozen=True, slots=True)
 class Sighting:
     """A line that tells of a failure.
 
@@ -130,6 +158,32 @@ class LogFacts:
     outlived: set[int] = field(default_factory=set)
     has_watchdog: bool = False
     note: str = ""
+
+
+@dataclass(slots=True)
+class FileFacts:
+    """What one file says, and of which job it is.
+
+    Args:
+        source: the file; marks: what shows of its job.
+        sightings, outlived, ended, speakers: as of Evidence.
+        for_hang: the analysis of hangs is to read it.
+        by_job: of an accounting, what it says of each job.
+    """
+
+    source: SourceFile
+    marks: JobMarks
+    sightings: list[Sighting] = field(default_factory=list)
+    outlived: list[Sighting] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    speakers: set[Speaker] = field(default_factory=set)
+    for_hang: bool = False
+    by_job: Mapping[str, list[Sighting]] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """Of the file."""
+        return self.source.path
 
 
 @dataclass(frozen=True, slots=True)

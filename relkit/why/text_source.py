@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import codecs
-import zlib
+from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
-PIECE_BYTES = 1 << 22
-# zlib copies what it has not come to: of a small part that costs little, however often it stops.
-_PACKED_BYTES = 1 << 16
-# What a packed file may unpack to: it has to end some day.
-MAX_UNPACKED_BYTES = 8 << 30
-_GZIP = b"\x1f\x8b"
+from relkit.why.unpacking import PIECE_BYTES, Unpacked, packing_of
+
 _BOMS = (
     (codecs.BOM_UTF8, ""),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# Of zlib: a stream with the head of gzip.
-_OF_GZIP = 31
 
 
 class Pieces:
@@ -28,14 +22,43 @@ class Pieces:
     Args:
         stream: at its beginning.
         head: of it, which was read already.
+        keep_bytes: of its end so many are kept in `end`, 0 for none.
     """
 
-    def __init__(self, stream: BinaryIO, head: bytes = b"") -> None:
+    def __init__(self, stream: BinaryIO, head: bytes = b"", keep_bytes: int = 0) -> None:
         self._stream = stream
         self._head = head
-        self.note = ""
+        self._keep_bytes = keep_bytes
+        self._unpacked: Unpacked | None = None
+        self._kept: deque[bytes] = deque()
+        self._made = self._as_utf8()
+        self.begin = next(self._made, b"")
 
     def __iter__(self) -> Iterator[bytes]:
+        self._keep(self.begin)
+        yield self.begin
+        for piece in self._made:
+            self._keep(piece)
+            yield piece
+
+    @property
+    def note(self) -> str:
+        """What of it was left out, "" where nothing was."""
+        return self._unpacked.note if self._unpacked else ""
+
+    @property
+    def end(self) -> bytes:
+        """The last bytes of what was given."""
+        return b"".join(self._kept)[-self._keep_bytes :] if self._keep_bytes else b""
+
+    def _keep(self, piece: bytes) -> None:
+        if not self._keep_bytes:
+            return
+        self._kept.append(piece)
+        while sum(map(len, self._kept)) - len(self._kept[0]) >= self._keep_bytes:
+            self._kept.popleft()
+
+    def _as_utf8(self) -> Iterator[bytes]:
         raw = self._raw()
         first = next(raw, b"")
         encoding, skip = encoding_of(first)
@@ -49,10 +72,12 @@ class Pieces:
             yield decoder.decode(piece).encode("utf-8", "replace")
 
     def _raw(self) -> Iterator[bytes]:
-        if self._head.startswith(_GZIP):
-            yield from self._unpacked()
+        packing = packing_of(self._head)
+        if packing is None:
+            yield from self._packed()
             return
-        yield from self._packed()
+        self._unpacked = Unpacked(packing, self._packed())
+        yield from self._unpacked
 
     def _packed(self) -> Iterator[bytes]:
         """As it is on the disk."""
@@ -60,45 +85,6 @@ class Pieces:
             yield self._head
         while piece := self._stream.read(PIECE_BYTES):
             yield piece
-
-    def _small_parts(self) -> Iterator[bytes]:
-        for packed in self._packed():
-            for start in range(0, len(packed), _PACKED_BYTES):
-                yield packed[start : start + _PACKED_BYTES]
-
-    def _unpacked(self) -> Iterator[bytes]:
-        """Of gzip, as far as that goes: of a damaged file as well."""
-        unpacker, given, is_whole = zlib.decompressobj(_OF_GZIP), 0, False
-        ready = bytearray()
-        for data in self._small_parts():
-            while data:
-                try:
-                    piece = unpacker.decompress(data, PIECE_BYTES)
-                except zlib.error as error:
-                    self.note = f"it is damaged behind {given} bytes: {error}"
-                    yield bytes(ready)
-                    return
-                given += len(piece)
-                ready += piece
-                if len(ready) >= PIECE_BYTES:
-                    yield bytes(ready)
-                    ready.clear()
-                if given >= MAX_UNPACKED_BYTES:
-                    yield bytes(ready)
-                    self.note = f"only its first {MAX_UNPACKED_BYTES >> 30} GiB were unpacked"
-                    return
-                data, is_whole = unpacker.unconsumed_tail, unpacker.eof
-                if is_whole:
-                    # Logs that were rotated are joined packed.
-                    data = unpacker.unused_data
-                    unpacker = zlib.decompressobj(_OF_GZIP)
-                    if data and not data.startswith(_GZIP[: len(data)]):
-                        # Padding, as of tapes.
-                        yield bytes(ready)
-                        return
-        yield bytes(ready)
-        if not is_whole:
-            self.note = f"it is cut behind {given} bytes"
 
 
 def encoding_of(head: bytes) -> tuple[str, int]:
@@ -118,20 +104,3 @@ def encoding_of(head: bytes) -> tuple[str, int]:
         if some[::2].count(0) > 0.8 * len(some) / 2 and some[1::2].count(0) == 0:
             return "utf-16-be", 0
     return "", 0
-
-
-def unpacked_head(head: bytes) -> bytes:
-    """The beginning of a file as UTF-8.
-
-    Args:
-        head: as it is on the disk.
-    """
-    if head.startswith(_GZIP):
-        try:
-            head = zlib.decompressobj(_OF_GZIP).decompress(head, 1 << 16)
-        except zlib.error:
-            return b""
-    encoding, skip = encoding_of(head)
-    if encoding:
-        return head[skip:].decode(encoding, "replace").encode("utf-8", "replace")
-    return head[skip:]

@@ -1,0 +1,36 @@
+"""The files of one job -> its evidence: what was said, and what dumps and stacks show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from relkit.findings import Report
+from relkit.why.hang_files import hang_of
+from relkit.why.kinds import FileKind
+from relkit.why.model import Evidence, FileFacts
+
+_FOR_HANG_ALONE = (FileKind.DUMP.value, FileKind.STACKS.value)
+
+
+def evidence_of(facts: Sequence[FileFacts]) -> tuple[Evidence, Report | None]:
+    """What was said of a job, and the report on the hang that dumps and stacks show, if any.
+
+    Args:
+        facts: of each of its files.
+    """
+    word, report, notes = hang_of([each.path for each in facts if each.for_hang])
+    files = []
+    for file in (each.source for each in facts):
+        note = notes.get(file.path)
+        is_only_for_it = file.used_for in _FOR_HANG_ALONE
+        files.append(replace(file, used_for="", note=note) if note and is_only_for_it else file)
+    evidence = Evidence(
+        sightings=tuple(s for each in facts for s in each.sightings),
+        outlived=tuple(s for each in facts for s in each.outlived),
+        ended=tuple(e for each in facts for e in each.ended),
+        speakers=frozenset(s for each in facts for s in each.speakers),
+        files=tuple(files),
+        hang=word,
+    )
+    return evidence, report
