@@ -49,19 +49,40 @@ def lines_of(data: bytes) -> Iterator[str]:
     if data.startswith(_UTF_16):
         data = data.decode("utf-16", "replace").encode("utf-8", "replace")
     begun = ""
+    cut: dict[str, str] = {}
     # One after the other: of a file of short lines a list would take many times its size.
     for raw in io.BytesIO(data):
         text = _logged(raw)
         if text is None:
-            text = raw.decode("utf-8", "replace")
+            whole = _whole_line(raw.decode("utf-8", "replace"), cut)
+            if whole is None:
+                continue
+            text = whole
         elif not text.endswith("\n") and len(begun) < LONGEST:
             # Docker cuts long lines into several objects.
             begun += text
             continue
         yield from _pieces(begun + text)
         begun = ""
-    if begun:
-        yield from _pieces(begun)
+    for rest in (begun, *cut.values()):
+        yield from _pieces(rest)
+
+
+def _whole_line(line: str, cut: dict[str, str]) -> str | None:
+    """A line of Kubernetes', with what came before it; None where it goes on (`P`).
+
+    Args:
+        line: as it stands; cut: the beginnings of lines that go on, by stream.
+    """
+    mark = CRI.match(line) if line[4:5] == "-" else None
+    if mark is None:
+        return line
+    _, stream, flag = mark[0].split()
+    text = cut.pop(stream, "") + line[mark.end() :]
+    if flag == "F" or len(text) > LONGEST:
+        return text
+    cut[stream] = text.rstrip("\r\n")
+    return None
 
 
 def _logged(raw: bytes) -> str | None:

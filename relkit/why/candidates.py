@@ -15,12 +15,12 @@ from relkit.flight_recorder.tracebacks import SIGN
 # In lower case, what follows each first letter: abort, by peer, cancel, unreachable, such file,
 # NCCL WARN, fail, found, of memory, finite, signal, segfault, kill, recent call, time-out, limit,
 # terminate, module named, segmentation, dumped, mismatch, preempt, permission, space left, quota,
-# evict, Xid, exit, exception.
+# evict, Xid, exit, exception; and what shells say of crashes in other languages.
 _BRANCHES = {
     "b": ("ort", "y peer", "ad_alloc"),
     "c": ("ancel", "hable", "h file", "l warn"),
     "f": ("ail", " memory", "ound", "allen off", "inite"),
-    "g": ("nal ", "fault"),
+    "g": ("nal ", "fault", "mentation", "mento", "etötet"),
     "k": ("ill", " (most", "en pipe"),
     "m": ("eout", "ed out", "e limit", "inat", "odule named", "entation fa", "ped)", "ismatch"),
     "o": ("om-kill", "om_kill"),
@@ -28,6 +28,11 @@ _BRANCHES = {
     "q": ("uota",),
     "v": ("ict",),
     "x": ("id", "it", "cept"),
+    "z": ("ugriffsfehler",),
+    "段": ("错误",),
+    "已": ("杀死",),
+    "強": ("制終了",),
+    "違": ("反",),
 }
 _ANY = re.compile(
     "|".join(

@@ -43,6 +43,7 @@ _MAX_SIGHTINGS = 200_000
 # Of logs that are no plain files the end is held for the analysis of hangs, and so are dumps.
 _MAX_END_BYTES = 8 << 20
 _MAX_HELD_BYTES = 128 << 20
+_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
 
 @dataclass(slots=True)
@@ -209,7 +210,8 @@ def _read(collected: Collected, given: _Input, stream: BinaryIO) -> None:
         facts.note = facts.note or pieces.note
         lines += pieces.end[-HEAD_BYTES:].decode("utf-8", "replace").splitlines()
         made = _of_log(collected, given, kind, facts, marks_of(file, lines))
-        if made.for_hang and is_held and not collected.hold(file, pieces.end):
+        made.read_as = _without_suffix(file) if is_held else file
+        if made.for_hang and is_held and not collected.hold(made.read_as, pieces.end):
             made.for_hang = False
         collected.facts.append(made)
         return
@@ -274,12 +276,13 @@ def _take_small(
     """A file that is read as a whole, or by the analysis of hangs."""
     file, note = given.path, kind.why
     made = FileFacts(SourceFile(file, "", note), JobMarks(job_of_name(file)))
+    made.read_as = _without_suffix(file) if is_held else file
     if kind.kind in (FileKind.DUMP, FileKind.STACKS):
         if file == STDIN:
             kind, note = Sorted(FileKind.NONE), "name the file: of standard input logs are read"
         elif given.is_old:
             note = "of an earlier attempt of the job"
-        elif is_held and not collected.hold(file, _whole(pieces)):
+        elif is_held and not collected.hold(made.read_as, _whole(pieces)):
             kind, note = Sorted(FileKind.NONE), "too much is packed: unpack it first"
         else:
             made.for_hang = True
@@ -291,6 +294,11 @@ def _take_small(
             kind, note = Sorted(FileKind.NONE), "no exception in it"
     made.source = SourceFile(file, kind.kind.value, note)
     collected.facts.append(made)
+
+
+def _without_suffix(file: Path) -> Path:
+    """The name of what is in a packed file."""
+    return file.with_suffix("") if file.suffix.lower() in _SUFFIXES else file
 
 
 def _whole(pieces: Pieces) -> bytes:

@@ -19,10 +19,11 @@ def evidence_of(facts: Sequence[FileFacts]) -> tuple[Evidence, Report | None]:
     Args:
         facts: of each of its files.
     """
-    word, report, notes = hang_of([each.path for each in facts if each.for_hang])
+    word, report, notes = hang_of([each.read_as for each in facts if each.for_hang])
     files = []
-    for file in (each.source for each in facts):
-        note = notes.get(file.path)
+    for each in facts:
+        file = each.source
+        note = notes.get(each.read_as)
         is_only_for_it = file.used_for in _FOR_HANG_ALONE
         files.append(replace(file, used_for="", note=note) if note and is_only_for_it else file)
     evidence = Evidence(

@@ -199,7 +199,7 @@ def _stems(facts: Sequence[FileFacts]) -> dict[str, list[FileFacts]]:
     split: dict[str, list[FileFacts]] = {}
     for each in facts:
         if each.source.used_for == "dump of the flight recorder":
-            stem = re.sub(r"\d+(?:\.\w+)?$", "", each.path.name)
+            stem = re.sub(r"\d+(?:\.\w+)?$", "", each.read_as.name)
             split.setdefault(str(each.path.parent / stem), []).append(each)
     return split
 
@@ -240,9 +240,9 @@ def _same_ranks(parts: Sequence[Sequence[FileFacts]]) -> list[tuple[Path, Path]]
     for part in parts:
         mine: dict[str, Path] = {}
         for each in part:
-            number = re.search(r"(\d+)(?:\.\w+)?$", each.path.name)
+            number = re.search(r"(\d+)(?:\.\w+)?$", each.read_as.name)
             if each.source.used_for == "dump of the flight recorder" and number:
-                mine[number[1]] = each.path
+                mine[number[1]] = each.read_as
         pairs += [(by_number[n], mine[n]) for n in sorted(mine.keys() & by_number.keys())[:2]]
         by_number |= mine
     return pairs

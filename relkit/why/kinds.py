@@ -61,9 +61,9 @@ _STACKS = (
     re.compile(
         r"^[ \t]*(?:\[rank\d+\]:? ?)?Thread (?:0x)?[0-9A-Fa-f]+.{0,40}\((?:active|idle)", re.M
     ),
-    re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+ .{0,40}\(most recent call first\)", re.M),
-    re.compile(r"^Traceback for thread \d+", re.M),
-    re.compile(r"^#\d+ +(?:0x[0-9a-f]+ in )?\S+ \(.{0,200}\)(?: (?:at|from) \S+)?$", re.M),
+    re.compile(r"^(?:\[rank\d+\]:? ?)?(?:Current thread|Thread) 0x[0-9a-f]+ .{0,40}\(most recent call first\)", re.M),
+    re.compile(r"^(?:\[rank\d+\]:? ?)?Traceback for thread \d+", re.M),
+    re.compile(r"^(?:\[rank\d+\]:? ?)?#\d+ +(?:0x[0-9a-f]+ in )?\S+ \(.{0,200}\)(?: (?:at|from) \S+)?$", re.M),
 )
 _OF_STACKS = re.compile(
     r"\s{2,}\S|Thread |Current thread|Process \d|Python v|#\d+ |Traceback for|Timeout \(|"

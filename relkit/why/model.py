@@ -168,6 +168,7 @@ class FileFacts:
         source: the file; marks: what shows of its job.
         sightings, outlived, ended, speakers: as of Evidence.
         for_hang: the analysis of hangs is to read it.
+        read_as: the path under which that finds it, another one for a packed file.
         by_job: of an accounting, what it says of each job.
     """
 
@@ -178,6 +179,7 @@ class FileFacts:
     ended: list[Ended] = field(default_factory=list)
     speakers: set[Speaker] = field(default_factory=set)
     for_hang: bool = False
+    read_as: Path = Path()
     by_job: Mapping[str, list[Sighting]] = field(default_factory=dict)
 
     @property

@@ -445,8 +445,39 @@ _ENDS = (
     ),
 )
 
+# The number says it in every language.
+_BY_ERRNO = tuple(
+    _rule(cause, _ROOT, "errno", rf"\[(?:win)?errno (?:{numbers})\]")
+    for cause, numbers in (
+        ("missing-file", "2"),
+        ("permission", "1|13"),
+        ("host-oom", "12"),
+        ("storage", "5|30|107|108|116"),
+        ("too-many-files", "23|24"),
+        ("disk-full", "28|122"),
+        ("port-in-use", "98"),
+    )
+)
+# What shells say of a process that ended, where they speak another language.
+_OTHER_SHELLS = (
+    _rule(
+        "segfault",
+        _ROOT,
+        "fehler|segment|段错误|セグメンテーション",
+        r"speicherzugriffsfehler|erreur de segmentation|violaci.n de segmento|段错误|"
+        r"セグメンテーション違反",
+    ),
+    _rule(
+        "killed",
+        _WEAK,
+        "get|processus arr|已杀死|強制終了",
+        r":.* \d+ (?:getötet|processus arrêté|已杀死|強制終了)(?:\s|$)",
+    ),
+)
+
 LINE_RULES: tuple[LineRule, ...] = (
     *_SYSTEM, *_SCHEDULERS, *_DEVICES, *_NETWORK, *_DEVICE_ERRORS, *_PROGRAMS, *_ENDS,
+    *_BY_ERRNO, *_OTHER_SHELLS,
 )  # fmt: skip
 
 
