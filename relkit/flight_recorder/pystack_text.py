@@ -6,7 +6,7 @@ Source: Bloomberg's pystack, src/pystack/traceback_formatter.py, 1.0 to 1.5.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from relkit.flight_recorder.spy_text import (
@@ -29,6 +29,7 @@ _FRAME = re.compile(
     r" {4}\((Python|C|C\+\+)\) File \"(.{1,1024})\", line (\d{1,9}), in (.{1,2048}?)"
     r"(?: \((\S{1,1024})\))?\s*$"
 )
+_OUTERMOST = frozenset(("<module>", "_run_module_as_main", "_start", "main"))
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -40,12 +41,18 @@ class _Thread:
     python: list[Frame] = field(default_factory=list)
     native: list[Frame] = field(default_factory=list)
 
+    @property
+    def is_main(self) -> bool:
+        """It runs the program itself, and was not started by it."""
+        begins = {frames[0].func for frames in (self.python, self.native) if frames}
+        return bool(begins & _OUTERMOST)
+
 
 def parse_pystack_text(lines: Iterable[str]) -> list[SpyProcess]:
     """The processes of a text, in its order; empty where it is not pystack's.
 
-    Nothing in it tells where one process ends: a thread that was seen before begins the next one,
-    and so does the mark of another rank.
+    Nothing in it tells where one process ends: another main thread begins the next one, and so
+    does the mark of another rank.
 
     Args:
         lines: of the text.
@@ -70,7 +77,22 @@ def parse_pystack_text(lines: Iterable[str]) -> list[SpyProcess]:
                 threads.append(_Thread(int(thread[1]), thread[2] or "", gil))
         elif is_open and (frame := _FRAME.match(line)) is not None and processes[-1][1]:
             _add(processes[-1][1][-1], frame)
-    return [_finished(rank, threads) for rank, threads in processes if threads]
+    return [
+        _finished(rank, own) for rank, threads in processes for own in _by_process(threads) if own
+    ]
+
+
+def _by_process(threads: Sequence[_Thread]) -> list[list[_Thread]]:
+    """The threads of each process: its main one is printed first."""
+    made: list[list[_Thread]] = [[]]
+    for each in threads:
+        is_again = any(each.number == known.number for known in made[-1])
+        if is_again or (each.is_main and any(known.is_main for known in made[-1])):
+            made.append([])
+        made[-1].append(each)
+    # A process that was looked at twice: the last time counts.
+    newest = {own[0].number: own for own in made if own}
+    return list(newest.values())
 
 
 def _add(thread: _Thread, frame: re.Match[str]) -> None:
@@ -85,8 +107,8 @@ def _add(thread: _Thread, frame: re.Match[str]) -> None:
 
 
 def _finished(rank: int | None, threads: list[_Thread]) -> SpyProcess:
-    # The main thread has the number of the process, the lowest.
-    pid = min(each.number for each in threads)
+    # The main thread has the number of the process.
+    pid = next((t.number for t in threads if t.is_main), min(t.number for t in threads))
     python, native = [], []
     for each in threads:
         frames = tuple(reversed(each.python))

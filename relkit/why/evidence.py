@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from relkit.why.hang_files import hang_of
 from relkit.why.kinds import FileKind
 from relkit.why.model import Evidence, FileFacts
 
+_STACKS = re.compile(r"\bstacks\b|py-spy's text")
 _FOR_HANG_ALONE = (FileKind.DUMP.value, FileKind.STACKS.value)
 
 
@@ -24,8 +26,12 @@ def evidence_of(facts: Sequence[FileFacts]) -> tuple[Evidence, Report | None]:
     for each in facts:
         file = each.source
         note = notes.get(each.read_as)
-        is_only_for_it = file.used_for in _FOR_HANG_ALONE
-        files.append(replace(file, used_for="", note=note) if note and is_only_for_it else file)
+        if note and file.used_for in _FOR_HANG_ALONE:
+            file = replace(file, used_for="", note=note)
+        elif note and _STACKS.search(note):
+            # Of a log in which stacks stand the rest was used.
+            file = replace(file, note="; ".join(filter(None, (file.note, note))))
+        files.append(file)
     evidence = Evidence(
         sightings=tuple(s for each in facts for s in each.sightings),
         outlived=tuple(s for each in facts for s in each.outlived),

@@ -77,12 +77,13 @@ def jobs_of(facts: Sequence[FileFacts], is_one_run: OneRun) -> Jobs:
     """
     own = [f for f in facts if f.source.used_for not in _OF_ALL]
     parts, is_sure = _by_id(own), True
+    name = next(iter(parts), "")
     if len(parts) < 2:
         parts, is_sure = _by_place(own, is_one_run)
     if len(parts) < 2 and not own:
         parts = {job: [] for each in facts for job in each.by_job}
     if len(parts) < 2:
-        return Jobs((Job(next(iter(parts), ""), _of_only(facts, next(iter(parts), ""))),))
+        return Jobs((Job(name, _of_only(facts, name)),))
     jobs = [Job(name, tuple(each)) for name, each in parts.items()]
     ordered, by = _newest_first(jobs)
     shared = [f for f in facts if not any(f is known for part in parts.values() for known in part)]
