@@ -22,7 +22,7 @@ _BRANCHES = {
     "f": ("ail", " memory", "ound", "allen off", "inite"),
     "g": ("nal ", "fault", "mentation", "mento", "etötet"),
     "k": ("ill", " (most", "en pipe"),
-    "m": ("eout", "ed out", "e limit", "inat", "odule named", "entation fa", "ped)", "ismatch"),
+    "m": ("eout", "ed out", "e limit", "inat", "odule named", "entation fa", "ped)", "ped core", "ismatch"),
     "o": ("om-kill", "om_kill"),
     "p": ("reempt", "ermission d", "ace left"),
     "q": ("uota",),

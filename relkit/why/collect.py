@@ -257,7 +257,7 @@ def _of_log(
     note = f"of an earlier attempt of the job; {facts.note}" if given.is_old else facts.note
     used = FileKind.LOG if kind.kind is FileKind.STACKS else kind.kind
     made = FileFacts(SourceFile(given.path, used.value, note.rstrip("; ")), marks)
-    made.speakers = facts.speakers
+    made.speakers, made.processes = facts.speakers, facts.processes
     room = _MAX_SIGHTINGS - collected.sightings
     collected.sightings += len(facts.sightings[:room])
     for place, sighting in enumerate(facts.sightings[:room]):

@@ -39,5 +39,6 @@ def evidence_of(facts: Sequence[FileFacts]) -> tuple[Evidence, Report | None]:
         speakers=frozenset(s for each in facts for s in each.speakers),
         files=tuple(files),
         hang=word,
+        processes=frozenset(s for each in facts for s in each.processes),
     )
     return evidence, report

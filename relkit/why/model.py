@@ -147,6 +147,7 @@ class LogFacts:
     Args:
         sightings: in its order; ended: what launchers say in it.
         speakers: the ranks that have written in it, tasks and local ranks apart.
+        processes: which process is which rank, where the log says it.
         outlived: places in `sightings` after which the job went on.
         has_watchdog: NCCL's watchdog speaks in it.
         note: what of it was left out, "" where nothing was.
@@ -155,6 +156,7 @@ class LogFacts:
     sightings: list[Sighting] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     speakers: set[Speaker] = field(default_factory=set)
+    processes: set[Speaker] = field(default_factory=set)
     outlived: set[int] = field(default_factory=set)
     has_watchdog: bool = False
     note: str = ""
@@ -166,7 +168,7 @@ class FileFacts:
 
     Args:
         source: the file; marks: what shows of its job.
-        sightings, outlived, ended, speakers: as of Evidence.
+        sightings, outlived, ended, speakers, processes: as of Evidence.
         for_hang: the analysis of hangs is to read it.
         read_as: the path under which that finds it, another one for a packed file.
         by_job: of an accounting, what it says of each job.
@@ -178,6 +180,7 @@ class FileFacts:
     outlived: list[Sighting] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     speakers: set[Speaker] = field(default_factory=set)
+    processes: set[Speaker] = field(default_factory=set)
     for_hang: bool = False
     read_as: Path = Path()
     by_job: Mapping[str, list[Sighting]] = field(default_factory=dict)
@@ -211,6 +214,7 @@ class Evidence:
         ended: words of launchers.
         speakers: all that have written anything, as far as prefixes and names tell.
         files: each that was looked at.
+        processes: which process is which rank, where anything says it.
         hang: the verdict on dumps and stacks, None where there are none.
     """
 
@@ -220,6 +224,7 @@ class Evidence:
     speakers: frozenset[Speaker]
     files: tuple[SourceFile, ...]
     hang: HangWord | None = None
+    processes: frozenset[Speaker] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

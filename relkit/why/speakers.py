@@ -26,6 +26,12 @@ _SRUN = re.compile(r"\s{0,6}(\d{1,7}): ?", re.ASCII)
 _PDSH = re.compile(r"([A-Za-z][\w-]*(?:\.[\w-]+)*): ", re.ASCII)
 # Loguru, logging and Lightning name the rank in words of their own.
 _NAMED = re.compile(r"(?:^|[\[( ])(?:global[_ ])?rank[ =:]{1,2}(\d{1,7})[\]):, ]", re.I | re.A)
+# syslog's and the journal's: time, host, program.
+_SYSTEM = re.compile(
+    r"(?:\w{3} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:?\d\d)) "
+    r"([A-Za-z0-9][\w.-]{0,252}) (?:kernel|systemd|abrt|earlyoom|nvidia)[\w.-]{0,40}(?:\[\d+\])?:",
+    re.ASCII,
+)
 # Words that lines begin with and that look like names of hosts.
 _NO_HOST = re.compile(
     r"(?:\w*(?:error|warning|exception)|nccl|python[\d.]*|line|step|rank)\d*", re.I
@@ -74,6 +80,16 @@ def _may_be_host(name: str) -> bool:
     if _NO_HOST.fullmatch(name) is not None or name.rpartition(".")[2][0].isupper():
         return False
     return any(map(str.isdigit, name)) or "." in name
+
+
+def host_of_system_log(line: str) -> str:
+    """The host that a line of a kernel or of systemd is from; "" where it does not say so.
+
+    Args:
+        line: as it stands in the file.
+    """
+    match = _SYSTEM.match(line)
+    return "" if match is None else match[1]
 
 
 def without_prefixes(line: str, known: Prefixes, speaker: Speaker) -> tuple[Speaker, str]:
