@@ -45,10 +45,10 @@ def why(paths: tuple[Path, ...], fmt: str | None, output: Path | None, force: bo
       relkit why my-job
     """
     from relkit.why.explain import explain
-    from relkit.why.named_job import explain_job, has_journal, is_job_name, no_such_job
+    from relkit.why.named_job import explain_job, is_job_name, is_known, no_such_job
 
     named = [str(path) for path in paths if is_job_name(str(path))]
-    if len(paths) == 1 and named and has_journal(named[0]):
+    if len(paths) == 1 and named and is_known(named[0]):
         return finish(explain_job(named[0], argv=tuple(sys.argv)), fmt, output, force)
     if named:
         raise no_such_job(named[0])

@@ -18,13 +18,14 @@ from relkit.text.foreign_json import parse_object
 from relkit.text.nearest import nearest
 from relkit.text.printable import printable_line
 from relkit.why.rules.causes import CAUSES
+from relkit.why.rules.line_rules import rule_of
 from relkit.why.show import NAMED, NOT_KNOWN, NOTHING, WHOLE_JOB
 
 _REPORT = "report.json"
 _MAX_REPORT_BYTES = 16 << 20
 _MAX_LISTED = 8
 _MAX_FOLDERS = 200
-# What a launcher calls a fault -> its class here; any other is what it says.
+# A failure before that was outlived.
 _ENDED_WELL = ("running", "succeeded")
 
 
@@ -47,9 +48,9 @@ def is_job_name(word: str) -> bool:
     return word != "-" and "/" not in word and not Path(word).exists()
 
 
-def has_journal(job_id: str) -> bool:
-    """Whether a launcher of this user has left a journal of that job on this host."""
-    return bool(journals_of(job_id))
+def is_known(job_id: str) -> bool:
+    """Whether a launcher of this user has left a journal or a verdict on that job on this host."""
+    return bool(journals_of(job_id)) or _of_timeline(job_id, 0.0) is not None
 
 
 def no_such_job(word: str) -> UsageProblem:
@@ -71,22 +72,30 @@ def explain_job(job_id: str, *, argv: Sequence[str] = ()) -> Report:
     """Why a job of this host failed or hangs, as far as its launcher has seen it.
 
     Args:
-        job_id: of which `has_journal` is true; argv: the command line.
+        job_id: of which `is_known` is true; argv: the command line.
 
     Raises:
         BadInputFile: none of its journals can be read.
     """
     started, began = time.time(), time.monotonic()
-    status = job_report(job_id, argv=tuple(argv), started=started)
-    fault = _of_timeline(job_id, float(status.facts["begun_unix_s"])) or _of_journal(status.facts)
-    state = str(status.facts["state"])
+    findings: tuple[Finding, ...] = ()
+    state = "not known"
+    if journals_of(job_id):
+        status = job_report(job_id, argv=tuple(argv), started=started)
+        begun_s = float(status.facts["begun_unix_s"])
+        fault = _of_timeline(job_id, begun_s) or _of_journal(status.facts)
+        state, findings = str(status.facts["state"]), status.findings
+    else:
+        fault = _of_timeline(job_id, 0.0)
     finding = _finding(job_id, state, fault)
+    if finding.id == NOTHING:
+        fault = None
     facts = {
         "job": job_id,
         "state": state,
         "culprits": list(fault.ranks) if fault else [],
         "who": finding.title.partition(":")[0] if fault and fault.ranks else "nobody",
-        "cause": "hang" if fault and fault.where.endswith(_REPORT) else "launcher" if fault else "",
+        "cause": _cause(fault) if fault else "",
         "place": "",
         "confidence": fault.score if fault else 0.0,
         "reasons": [fault.text] if fault else [],
@@ -96,7 +105,7 @@ def explain_job(job_id: str, *, argv: Sequence[str] = ()) -> Report:
         "files": [],
     }
     return Report(
-        "why", (finding, *status.findings), facts, started, time.monotonic() - began, tuple(argv)
+        "why", (finding, *findings), facts, started, time.monotonic() - began, tuple(argv)
     )
 
 
@@ -115,17 +124,24 @@ def _finding(job_id: str, state: str, fault: _Fault | None) -> Finding:
         )
     sure = fault.score >= 0.5
     ranks = ", ".join(map(str, fault.ranks))
-    title = f"rank{'s' if len(fault.ranks) > 1 else ''} {ranks}: " if fault.ranks else ""
+    title = f"rank{'s' if len(fault.ranks) > 1 else ''} {ranks}: " if fault.ranks else "nobody: "
     return Finding(
         (NAMED if fault.ranks else WHOLE_JOB) if sure else NOT_KNOWN,
         Status.FAIL if sure else Status.UNKNOWN,
-        f"{title}{printable_line(fault.text)}",
+        f"{title}{printable_line(fault.text.removeprefix(title))}",
         ranks=",".join(map(str, fault.ranks)),
         reasons=(f"{fault.where} says so",),
         evidence=(Evidence("confidence", fault.score),),
         advice=CAUSES["launcher"].advice if not fault.ranks else
         "Name the job's own output as well: it has what that rank said itself.",
     )  # fmt: skip
+
+
+def _cause(fault: _Fault) -> str:
+    known = rule_of(fault.text)
+    if known is not None:
+        return known[0].cause
+    return "hang" if fault.where.endswith(_REPORT) else "launcher"
 
 
 def _of_timeline(job_id: str, begun_unix_s: float) -> _Fault | None:

@@ -431,7 +431,8 @@ _ENDS = (
         _WEAK,
         "kill|signal 9|exitcode|exit code|return code",
         r"^(?:\S+: line \d+: +)?(?P<pid>\d+)? *killed\b|exited on signal 9|^killed$|"
-        r"died with <signals\.sigkill|return code = -9|exit code:? 137|exited with exit code 137",
+        r"died with <signals\.sigkill|return code = -9|exit code:? 137|exited with exit code 137|"
+        r"killed by (?:sigkill|signal:? 9)\b",
     ),
     _rule(
         "abort",
