@@ -19,7 +19,7 @@ from relkit.flight_recorder.spy_text import (
 from relkit.stacks.model import Frame, Role, ThreadStack
 from relkit.stacks.roles import role_of_frames, role_of_name
 
-SIGN = re.compile(rb"^(?:\[rank\d+\]:? ?)?#0 +(?:0x[0-9a-f]+ in )?\S", re.MULTILINE)
+SIGN = re.compile(rb"^(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?#0 +(?:0x[0-9a-f]+ in )?\S", re.MULTILINE)
 _MAX_LINE = 4096
 _THREAD = re.compile(
     r"Thread \d{1,6} \((?:Thread 0x[0-9a-f]{1,16} \()?LWP (\d{1,10})\)?(?: \"([^\"]{0,64})\")?\)?:?|"

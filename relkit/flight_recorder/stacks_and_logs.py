@@ -21,7 +21,7 @@ from relkit.flight_recorder.pystack_text import SIGN as PYSTACK_SIGN
 from relkit.flight_recorder.pystack_text import parse_pystack_text
 from relkit.flight_recorder.spy_json import parse_spy_json
 from relkit.flight_recorder.spy_text import SpyProcess, parse_spy_text
-from relkit.flight_recorder.text_lines import lines_of
+from relkit.flight_recorder.text_lines import lines_of, marked_lines_of
 from relkit.flight_recorder.traceback_log import SIGNS as TRACEBACK_SIGNS
 from relkit.flight_recorder.traceback_log import EndedBy, parse_tracebacks
 from relkit.flight_recorder.watchdog_log import SIGNS as WATCHDOG_SIGNS
@@ -252,13 +252,13 @@ def _read_text(result: StacksAndLogs, file: Path, data: bytes) -> None:
         return
     text = _without_zeros(data)
     if b"Thread " in text and b"Process " in text:
-        _add_stacks(result, file, parse_spy_text(lines_of(data)))
+        _add_stacks(result, file, parse_spy_text(marked_lines_of(data)))
     elif PYSTACK_SIGN in text:
-        _add_stacks(result, file, parse_pystack_text(lines_of(data)))
+        _add_stacks(result, file, parse_pystack_text(marked_lines_of(data)))
     elif GDB_SIGN.search(text) is not None:
-        _add_stacks(result, file, parse_gdb_text(lines_of(data)))
+        _add_stacks(result, file, parse_gdb_text(marked_lines_of(data)))
     elif FAULT_SIGN in text:
-        _add_stacks(result, file, parse_fault_text(lines_of(data)))
+        _add_stacks(result, file, parse_fault_text(marked_lines_of(data)))
     rank = named_rank(file)
     if any(word in text for word in WATCHDOG_SIGNS):
         states = parse_watchdog(lines_of(data), rank)

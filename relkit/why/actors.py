@@ -33,7 +33,13 @@ class Actors:
     def __init__(self, evidence: Evidence) -> None:
         speakers = evidence.speakers
         marked = any(s.rank is not None or s.local_rank is not None for s in speakers)
-        self._tasks_are_nodes = marked or any(e.local_rank is not None for e in evidence.ended)
+        pairs_of_tasks = {
+            (s.task, s.rank) for s in speakers if s.task is not None and s.rank is not None
+        }
+        are_same = bool(pairs_of_tasks) and all(task == rank for task, rank in pairs_of_tasks)
+        self._tasks_are_nodes = (marked and not are_same) or any(
+            e.local_rank is not None for e in evidence.ended
+        )
         hosts = {_short(s.host) for s in speakers if s.host}
         hosts |= {_short(e.host) for e in evidence.ended if e.host}
         nodes = {s.task for s in speakers if s.task is not None and s.local_rank is not None}

@@ -59,11 +59,11 @@ _MAGIC = (
 _MARKUP = (b"<!doctype html", b"<html", b"<svg", b"<?xml", b"digraph ")
 _STACKS = (
     re.compile(
-        r"^[ \t]*(?:\[rank\d+\]:? ?)?Thread (?:0x)?[0-9A-Fa-f]+.{0,40}\((?:active|idle)", re.M
+        r"^[ \t]*(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?Thread (?:0x)?[0-9A-Fa-f]+.{0,40}\((?:active|idle)", re.M
     ),
-    re.compile(r"^(?:\[rank\d+\]:? ?)?(?:Current thread|Thread) 0x[0-9a-f]+ .{0,40}\(most recent call first\)", re.M),
-    re.compile(r"^(?:\[rank\d+\]:? ?)?Traceback for thread \d+", re.M),
-    re.compile(r"^(?:\[rank\d+\]:? ?)?#\d+ +(?:0x[0-9a-f]+ in )?\S+ \(.{0,200}\)(?: (?:at|from) \S+)?$", re.M),
+    re.compile(r"^(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?(?:Current thread|Thread) 0x[0-9a-f]+ .{0,40}\(most recent call first\)", re.M),
+    re.compile(r"^(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?Traceback for thread \d+", re.M),
+    re.compile(r"^(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?#\d+ +(?:0x[0-9a-f]+ in )?\S+ \(.{0,200}\)(?: (?:at|from) \S+)?$", re.M),
 )
 _OF_STACKS = re.compile(
     r"\s{2,}\S|Thread |Current thread|Process \d|Python v|#\d+ |Traceback for|Timeout \(|"
@@ -125,7 +125,7 @@ def _json(shown: str) -> Sorted | None:
             return Sorted(FileKind.DUMP)
         if is_error_file(plain):
             return Sorted(FileKind.ERROR_FILE)
-        if plain.keys() & {"log", "msg"}:
+        if plain.keys() & {"log", "msg", "textPayload", "MESSAGE"}:
             return None
     begin = plain[0] if isinstance(plain, list) and plain else None
     if isinstance(begin, dict) and {"frames", "pid"} <= begin.keys():

@@ -8,6 +8,9 @@ import pytest
 
 from relkit.why.explain import explain
 from tests.unit.why.job_variants import VARIANTS
+from tests.unit.why.more_variants import VARIANTS as MORE
+
+ALL = {**VARIANTS, **MORE}
 
 
 def write(folder: Path, files: dict[str, bytes]) -> None:
@@ -17,9 +20,9 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
         (folder / name).write_bytes(content)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", ALL)
 def test_the_answer_is_right(name: str, tmp_path: Path) -> None:
-    variant = VARIANTS[name]
+    variant = ALL[name]
     write(tmp_path, variant.make())
     facts = explain([tmp_path]).facts
     assert tuple(facts["culprits"]) == variant.culprits, facts
