@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 _KINDS = (
@@ -27,7 +28,7 @@ _KINDS = (
 
 
 # Contents that are on no disk by themselves: of members of archives, and of packed files.
-_held: ContextVar[Mapping[Path, bytes]] = ContextVar("held", default={})
+_held: ContextVar[Mapping[Path, bytes]] = ContextVar("held", default=MappingProxyType({}))
 
 
 @contextmanager

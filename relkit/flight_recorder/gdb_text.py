@@ -19,15 +19,19 @@ from relkit.flight_recorder.spy_text import (
 from relkit.stacks.model import Frame, Role, ThreadStack
 from relkit.stacks.roles import role_of_frames, role_of_name
 
-SIGN = re.compile(rb"^(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?#0 +(?:0x[0-9a-f]+ in )?\S", re.MULTILINE)
+SIGN = re.compile(
+    rb"^(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?#0 +(?:0x[0-9a-f]+ in )?\S", re.MULTILINE
+)
 _MAX_LINE = 4096
 _THREAD = re.compile(
-    r"Thread \d{1,6} \((?:Thread 0x[0-9a-f]{1,16} \()?LWP (\d{1,10})\)?(?: \"([^\"]{0,64})\")?\)?:?|"
+    r"Thread \d{1,6} \((?:Thread 0x[0-9a-f]{1,16} \()?LWP (\d{1,10})\)?"
+    r"(?: \"([^\"]{0,64})\")?\)?:?|"
     r"Thread \d{1,6} \(process (\d{1,10})\)",
     re.ASCII,
 )
 _FRAME = re.compile(
-    r"#(\d{1,5}) +(?:0x[0-9a-fA-F]{1,16} in )?([^\s(].{0,2048}\)(?: (?:from|at) \S+)?|<signal handler called>)$"
+    r"#(\d{1,5}) +(?:0x[0-9a-fA-F]{1,16} in )?"
+    r"([^\s(].{0,2048}\)(?: (?:from|at) \S+)?|<signal handler called>)$"
 )
 # `f (x=1) at a.c:3`, `f(int) () from /lib/a.so`.
 _PLACE = re.compile(r"(?: from (?P<library>\S+)| at (?P<file>\S+))\s*$")
@@ -102,9 +106,10 @@ def _add(process: _Process, line: str) -> None:
         current = process.threads[-1]
         if len(current.native) < MAX_FRAMES:
             current.native.append(_frame(frame[2]))
-    elif process.threads and (python := _PYTHON.match(line)) is not None:
-        if len(process.threads[-1].python) < MAX_FRAMES:
-            process.threads[-1].python.append(Frame(python[3], f"{python[1]}:{python[2]}"))
+        return
+    python = _PYTHON.match(line)
+    if python is not None and process.threads and len(process.threads[-1].python) < MAX_FRAMES:
+        process.threads[-1].python.append(Frame(python[3], f"{python[1]}:{python[2]}"))
 
 
 def _frame(text: str) -> Frame:

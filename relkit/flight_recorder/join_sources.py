@@ -358,7 +358,10 @@ class _Joiner:
             dump,
             entries=tuple(_completed(entry, log) for entry in entries),
             enqueued={**dump.enqueued, state.group: enqueued},
-            completed={**dump.completed, state.group: max(dump.completed.get(state.group, 0), completed)},
+            completed={
+                **dump.completed,
+                state.group: max(dump.completed.get(state.group, 0), completed),
+            },
         )
 
     def _dispute(self, rank: int, sentence: str) -> None:

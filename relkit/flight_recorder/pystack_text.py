@@ -22,7 +22,8 @@ from relkit.stacks.roles import role_of_frames, role_of_name
 SIGN = b"Traceback for thread "
 _MAX_LINE = 4096
 _THREAD = re.compile(
-    r"Traceback for thread (\d{1,10})(?: \((.{0,64}?)\))? \[(.{0,120}?)\] \(most recent call last\)",
+    r"Traceback for thread (\d{1,10})(?: \((.{0,64}?)\))? \[(.{0,120}?)\] "
+    r"\(most recent call last\)",
     re.ASCII,
 )
 _FRAME = re.compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -16,14 +17,16 @@ from relkit.files.input_file import open_input
 from relkit.flight_recorder.file_names import earlier_attempts
 from relkit.flight_recorder.stacks_and_logs import is_put_aside, is_stack_file
 from relkit.text.foreign_json import parse_object
-from relkit.why.archives import BAD_ARCHIVE, members_of, read_members
 from relkit.why.crash_lists import read_crashes
 from relkit.why.error_file import read_error_file
 from relkit.why.file_names import numbered, speaker_of_name
 from relkit.why.job_marks import job_of_name, marks_of
 from relkit.why.kinds import FileKind, Sorted, sort_file
 from relkit.why.log_reader import LogReader
-from relkit.why.model import FileFacts, JobMarks, LogFacts, Sighting, SourceFile, Speaker
+from relkit.why.model import FileFacts, JobMarks, LogFacts, SourceFile, Speaker
+from relkit.why.packed.archives import BAD_ARCHIVE, members_of, read_members
+from relkit.why.packed.text_source import Pieces
+from relkit.why.packed.unpacking import NO_ZSTD, packing_of
 from relkit.why.scheduler_text import (
     jobs_of_accounting,
     read_accounting,
@@ -32,8 +35,6 @@ from relkit.why.scheduler_text import (
     read_pod,
 )
 from relkit.why.speakers import prefixes_of
-from relkit.why.text_source import Pieces
-from relkit.why.unpacking import NO_ZSTD, packing_of
 
 STDIN = Path("-")
 MAX_FILES = 20_000
@@ -167,7 +168,7 @@ def _safely(
             return
         with _opened(given.path, stdin) as opened:
             _read(collected, given, opened)
-    except (OSError, MemoryError, *((RuntimeError,) if stream is not None else ())) as error:
+    except (OSError, MemoryError, zlib.error) as error:
         why = getattr(error, "strerror", None) or "it cannot be read"
         _leave_out(collected, given.path, str(why))
 

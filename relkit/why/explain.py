@@ -65,15 +65,15 @@ def explain(
 
 
 def _report(collected: Collected, shown: Callable[[_Judged], Report]) -> Report:
-    found = jobs_of(collected.facts, is_one_run)
-    judged = [_judged(job) for job in found.jobs]
+    jobs = jobs_of(collected.facts, is_one_run)
+    judged = [_judged(job) for job in jobs.jobs]
     if len(judged) == 1:
         return shown(judged[0])
     # The newest that failed: one that still runs, or ended well, is no answer.
     chosen = next((each for each in judged if each.answer.cause), judged[0])
     answers = [(each.job.name, each.answer) for each in judged]
-    if found.is_sure:
-        return of_several(shown(chosen), chosen.job.name, answers, found.by)
+    if jobs.is_sure:
+        return of_several(shown(chosen), chosen.job.name, answers, jobs.by)
     whole = _judged(Job("", tuple(collected.facts)))
     said = {(each.answer.cause, each.answer.culprits) for each in (whole, *judged)}
     if len(said) == 1 or (whole.answer.cause, whole.answer.culprits) == (

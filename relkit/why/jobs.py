@@ -1,8 +1,8 @@
 """What files say -> the jobs that they are of, the newest first; pure.
 
-Files are of several jobs where names, folders or texts have several ids, where dumps of one rank are
-of different runs, or where files of the same name in two folders are of different times. Where that
-cannot be seen, both readings are kept: whoever asks judges both.
+Files are of several jobs where names, folders or texts have several ids, where dumps of one rank
+are of different runs, or where files of the same name in two folders are of different times. Where
+that cannot be seen, both readings are kept: whoever asks judges both.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from relkit.why.job_marks import number_of_name
@@ -136,7 +137,9 @@ def _by_id(facts: Sequence[FileFacts]) -> dict[str, list[FileFacts]]:
 def _nearest(file: Path, parts: Mapping[str, Sequence[FileFacts]]) -> str:
     """The only job that has files in the file's folder or below the nearest one above it."""
     for folder in file.parents:
-        below = {name for name, part in parts.items() if any(folder in f.path.parents for f in part)}
+        below = {
+            name for name, part in parts.items() if any(folder in f.path.parents for f in part)
+        }
         if below:
             return below.pop() if len(below) == 1 else ""
     return ""
@@ -229,7 +232,7 @@ def _are_apart(split: Mapping[str, Sequence[FileFacts]], is_one_run: OneRun) -> 
     spans = [_span(part) for part in split.values()]
     if all(span is not None for span in spans):
         known = sorted(span for span in spans if span is not None)
-        if all(left[1] < right[0] for left, right in zip(known, known[1:], strict=False)):
+        if all(left[1] < right[0] for left, right in pairwise(known)):
             return True
     return False
 

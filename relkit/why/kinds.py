@@ -57,13 +57,24 @@ _MAGIC = (
 )
 # relkit's own pages quote what was seen, also where it was nothing.
 _MARKUP = (b"<!doctype html", b"<html", b"<svg", b"<?xml", b"digraph ")
+# Whose a line is.
+_MARK = r"(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?"
 _STACKS = (
     re.compile(
-        r"^[ \t]*(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?Thread (?:0x)?[0-9A-Fa-f]+.{0,40}\((?:active|idle)", re.M
+        rf"^[ \t]*{_MARK}Thread (?:0x)?[0-9A-Fa-f]+.{{0,40}}\((?:active|idle)",
+        re.M,
     ),
-    re.compile(r"^(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?(?:Current thread|Thread) 0x[0-9a-f]+ .{0,40}\(most recent call first\)", re.M),
-    re.compile(r"^(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?Traceback for thread \d+", re.M),
-    re.compile(r"^(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?#\d+ +(?:0x[0-9a-f]+ in )?\S+ \(.{0,200}\)(?: (?:at|from) \S+)?$", re.M),
+    re.compile(
+        rf"^{_MARK}(?:Current thread|Thread) 0x[0-9a-f]+ .{{0,40}}"
+        r"\(most recent call first\)",
+        re.M,
+    ),
+    re.compile(rf"^{_MARK}Traceback for thread \d+", re.M),
+    re.compile(
+        rf"^{_MARK}#\d+ +(?:0x[0-9a-f]+ in )?\S+ \(.{{0,200}}\)"
+        r"(?: (?:at|from) \S+)?$",
+        re.M,
+    ),
 )
 _OF_STACKS = re.compile(
     r"\s{2,}\S|Thread |Current thread|Process \d|Python v|#\d+ |Traceback for|Timeout \(|"

@@ -1,4 +1,4 @@
-"""The name of a job of `relkit launch` -> what its launcher's journal and timeline say of it now."""
+"""The name of a job of `relkit launch` -> what its journal and timeline say of it now."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ class NcclRanks:
             yield piece
 
     def _line(self, line: bytes) -> None:
-        found = _LINE.search(line)
-        if found is None:
+        match = _LINE.search(line)
+        if match is None:
             return
-        key, made = (found[1], found[2]), (int(found[4]), int(found[3]))
+        key, made = (match[1], match[2]), (int(match[4]), int(match[3]))
         if key in self._of_process or len(self._of_process) < _MAX_PROCESSES:
             self._of_process[key] = max(self._of_process.get(key, made), made)
 

@@ -42,9 +42,7 @@ _EVENT_ROW = re.compile(
     r"^(?P<before>.{0,300}?\s)?(?P<type>Warning|Normal)\s+(?P<reason>[A-Z]\w+)\s+(?P<object>\S+)\s+"
     r"(?P<message>.*)$"
 )
-_POD_ROW = re.compile(
-    r"^(?:\S+\s+)??(?P<pod>\S+)\s+\d+/\d+\s+(?P<state>[A-Z][\w:/]+)\s+\d+"
-)
+_POD_ROW = re.compile(r"^(?:\S+\s+)??(?P<pod>\S+)\s+\d+/\d+\s+(?P<state>[A-Z][\w:/]+)\s+\d+")
 # Of an event the reason alone -> cause, where its message fits no rule.
 _EVENT_REASONS = {
     "OOMKilling": "oom-killer",

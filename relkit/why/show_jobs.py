@@ -29,7 +29,7 @@ def of_several(report: Report, chosen: str, answers: Answers, by: str) -> Report
     first, *more = report.findings
     others = [(name, answer) for name, answer in answers if name != chosen]
     newest = "" if answers[0][0] == chosen else f"; the newest, {answers[0][0]}, did not fail"
-    found = Finding(
+    finding = Finding(
         JOBS,
         Status.WARN,
         f"these files are of {len(answers)} jobs: the answer is that of {printable_line(chosen)}, "
@@ -40,7 +40,7 @@ def of_several(report: Report, chosen: str, answers: Answers, by: str) -> Report
     titled = replace(first, title=f"{printable_line(chosen)}: {first.title}")
     return replace(
         report,
-        findings=(titled, found, *more),
+        findings=(titled, finding, *more),
         facts={**report.facts, "job": chosen, "jobs": _facts(answers)},
     )
 
@@ -51,7 +51,7 @@ def asked_which(report: Report, whole: Answer, answers: Answers) -> Report:
     Args:
         report: on all as one job; whole: its answer; answers: of each as a job of its own.
     """
-    found = Finding(
+    finding = Finding(
         WHICH_JOB,
         Status.UNKNOWN,
         f"these files may be of one job or of {len(answers)}, and that changes the answer",
@@ -63,7 +63,7 @@ def asked_which(report: Report, whole: Answer, answers: Answers) -> Report:
         "job": "", "jobs": _facts(answers),
     }  # fmt: skip
     kept = [f for f in report.findings[1:] if f.status is Status.WARN]
-    return replace(report, findings=(found, *kept), facts={**report.facts, **nobody})
+    return replace(report, findings=(finding, *kept), facts={**report.facts, **nobody})
 
 
 def _listed(answers: Answers) -> tuple[str, ...]:

@@ -7,38 +7,13 @@ as tells it from others.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from relkit.why.rules.bounded import bounded
+from relkit.why.rules.line_rule import LineRule
+from relkit.why.rules.line_rule import line_rule as _rule
+from relkit.why.rules.other_words import BY_ERRNO, OTHER_SHELLS
 from relkit.why.rules.told import Kind
 
 _ROOT, _WEAK, _AFTER, _LAUNCHER = Kind.ROOT, Kind.WEAK, Kind.CONSEQUENCE, Kind.LAUNCHER
-
-
-@dataclass(frozen=True, slots=True)
-class LineRule:
-    """What a kind of line stands for.
-
-    Args:
-        cause: name in the table of causes; kind: how much it says.
-        words: lower case; a line that holds none of them is not looked at.
-        pattern: that must be in it; its group `pid` is the process that it is about.
-    """
-
-    cause: str
-    kind: Kind
-    words: tuple[str, ...]
-    pattern: re.Pattern[str]
-
-
-def _rule(cause: str, kind: Kind, words: str, pattern: str) -> LineRule:
-    return LineRule(
-        cause,
-        kind,
-        tuple(words.split("|")),
-        re.compile(bounded(pattern), re.IGNORECASE | re.ASCII),
-    )
-
 
 # Linux, and shells.
 _SYSTEM = (
@@ -454,39 +429,9 @@ _ENDS = (
     ),
 )
 
-# The number says it in every language.
-_BY_ERRNO = tuple(
-    _rule(cause, _ROOT, "errno", rf"\[(?:win)?errno (?:{numbers})\]")
-    for cause, numbers in (
-        ("missing-file", "2"),
-        ("permission", "1|13"),
-        ("host-oom", "12"),
-        ("storage", "5|30|107|108|116"),
-        ("too-many-files", "23|24"),
-        ("disk-full", "28|122"),
-        ("port-in-use", "98"),
-    )
-)
-# What shells say of a process that ended, where they speak another language.
-_OTHER_SHELLS = (
-    _rule(
-        "segfault",
-        _ROOT,
-        "fehler|segment|段错误|セグメンテーション",
-        r"speicherzugriffsfehler|erreur de segmentation|violaci.n de segmento|段错误|"
-        r"セグメンテーション違反",
-    ),
-    _rule(
-        "killed",
-        _WEAK,
-        "get|processus arr|已杀死|強制終了",
-        r":.* \d+ (?:getötet|processus arrêté|已杀死|強制終了)(?:\s|$)",
-    ),
-)
-
 LINE_RULES: tuple[LineRule, ...] = (
     *_SYSTEM, *_SCHEDULERS, *_DEVICES, *_NETWORK, *_DEVICE_ERRORS, *_PROGRAMS, *_ENDS,
-    *_BY_ERRNO, *_OTHER_SHELLS,
+    *BY_ERRNO, *OTHER_SHELLS,
 )  # fmt: skip
 
 

@@ -29,8 +29,11 @@ OF_A_SHELL = re.compile(
 LEVEL = re.compile(r"(?<![=\w])(?:WARN(?:ING)?|INFO|DEBUG)\b|\b\w*Warning:|Exception ignored in")
 _NO_NUMBER_OF = "".join(
     f"(?<!{word} )"
-    for word in "rank replica worker task node process gpu device shard job attempt pod".split()
-)
+    for word in (
+        "rank", "replica", "worker", "task", "node", "process", "gpu", "device", "shard", "job",
+        "attempt", "pod",
+    )
+)  # fmt: skip
 HARMLESS = re.compile(
     r"\b(?:retry(?:ing)?|retries|will (?:try|fall) |falling back|fallback|ignor(?:e|ing)|skipp?ing|"
     r"optional|non-fatal|handled|deprecat\w+|0 (?:errors|failures)|"

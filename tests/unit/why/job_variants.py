@@ -129,7 +129,13 @@ def of_ranks(world: int, seq: int, late_rank: int | None = None) -> dict[int, st
     return {rank: watchdog(rank, seq - 1 if rank == late_rank else seq) for rank in range(world)}
 
 
-def _texts(world: int, odd: Mapping[int, Frames], others: Frames, name: str = "rank{}.txt", **more: Any) -> Files:  # noqa: ANN401, E501
+def _texts(
+    world: int,
+    odd: Mapping[int, Frames],
+    others: Frames,
+    name: str = "rank{}.txt",
+    **more: Any,  # noqa: ANN401
+) -> Files:
     return {
         name.format(rank): spy_text(odd.get(rank, others), 4000 + rank, **more).encode()
         for rank in range(world)
@@ -165,7 +171,7 @@ def _crash_with_stack() -> Files:
 
 
 def _unfinished(world: int, odd: int, state: str, backend: str) -> Files:
-    own = {"profiling_name": f"{backend}:all_reduce"}
+    own: dict[str, Any] = {"profiling_name": f"{backend}:all_reduce"}
     done = [entry(n, **own) for n in range(1, 10)] + [entry(10, state="scheduled", **own)]
     stuck = [entry(n, **own) for n in range(1, 5)]
     stuck += [entry(n, state=state if n == 5 else "scheduled", **own) for n in range(5, 11)]
@@ -330,7 +336,7 @@ VARIANTS: dict[str, Variant] = {
     ),
     "pdsh, a process a node": Variant(
         lambda: {"pdsh.log": (raised("MemoryError", "node3: ")
-                              + "".join(f"node{r}: {watchdog(r, 20)}\n".replace("\n[", f"\nnode{r}: [")
+                              + "".join(f"node{r}: {watchdog(r, 20, form='2.2')}\n"
                                         for r in (0, 1, 2))).encode()},
         ("host-oom",), (),
     ),
@@ -343,15 +349,15 @@ VARIANTS: dict[str, Variant] = {
         lambda: {"ds.log": ("[2026-11-28 22:00:00,123] [INFO] [RANK 3] step=10 loss=2.1\n"
                             + raised("AssertionError: shapes differ", "[rank3]: ")
                             + "[2026-11-28 22:00:09,000] [ERROR] [launch.py:325:sigkill_handler] "
-                            "['python', '-u', 't.py', '--local_rank=3'] exits with return code = 1\n"
+                            "['python', 't.py', '--local_rank=3'] exits with return code = 1\n"
                             ).encode()},
         ("assertion",), (3,),
     ),
     "Lightning's child": Variant(
-        lambda: {"pl.log": ("[rank: 1] Child process with PID 77 terminated with code 1. Forcefully "
-                            "terminating all other processes to avoid zombies\n"
-                            + raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
-                                     "2.00 GiB. GPU 1 has a total capacity of 79 GiB", "[rank1]: ")
+        lambda: {"pl.log": ("[rank: 1] Child process with PID 77 terminated with code 1. "
+                            "Forcefully terminating all other processes to avoid zombies\n"
+                            + raised("torch.OutOfMemoryError: CUDA out of memory. Tried to "
+                                     "allocate 2.00 GiB. GPU 1 has 79 GiB", "[rank1]: ")
                             ).encode()},
         ("device-oom",), (1,),
     ),
@@ -373,8 +379,8 @@ VARIANTS: dict[str, Variant] = {
         ("disk-full",), (0,),
     ),
     "a German shell's crash": Variant(
-        lambda: {"job.out": "step 1\n/var/spool/job: Zeile 9:  4711 Speicherzugriffsfehler  "
-                 "(Speicherabzug geschrieben) python train.py\n".encode()},
+        lambda: {"job.out": b"step 1\n/var/spool/job: Zeile 9:  4711 Speicherzugriffsfehler  "
+                 b"(Speicherabzug geschrieben) python train.py\n"},
         ("segfault",), (),
     ),
     "a Chinese shell's kill": Variant(

@@ -29,7 +29,8 @@ from tests.unit.why.job_variants import (
 
 DOWNLOADS: Frames = (
     ("recv_into", "socket.py", 705), ("readinto", "ssl.py", 1253), ("read", "ssl.py", 1103),
-    ("_read_status", "http/client.py", 281), ("snapshot_download", "huggingface_hub/_snapshot_download.py", 230),
+    ("_read_status", "http/client.py", 281),
+    ("snapshot_download", "huggingface_hub/_snapshot_download.py", 230),
     ("load", "train.py", 40), *ENDS,
 )  # fmt: skip
 BARRIER: Frames = (("barrier", "torch/distributed/distributed_c10d.py", 4159),
@@ -39,8 +40,12 @@ SYNC: Frames = (("synchronize", "torch/cuda/__init__.py", 985), ("step", "train.
 
 
 def _stacks(world: int, odd: int, odd_frames: Frames, others: Frames) -> Files:
-    return {f"py-spy-rank-{r}.txt": spy_text(odd_frames if r == odd else others, 500 + r,
-                                            active=True).encode() for r in range(world)}  # fmt: skip
+    return {
+        f"py-spy-rank-{r}.txt": spy_text(
+            odd_frames if r == odd else others, 500 + r, active=True
+        ).encode()
+        for r in range(world)
+    }
 
 
 def _with_loaders(world: int, odd: int) -> Files:
@@ -58,7 +63,7 @@ def _objects(world: int, late_rank: int, form: str) -> Files:
     for number, line in enumerate(lines):
         at = f"2026-11-28T06:24:44.{number:06}Z"
         made.append(json.dumps({
-            "gcp": {"insertId": f"a{number}", "resource": {"type": "k8s_container"}, "timestamp": at,
+            "gcp": {"insertId": f"a{number}", "resource": {"type": "container"}, "timestamp": at,
                     "severity": "ERROR", "textPayload": line},
             "journal": {"__REALTIME_TIMESTAMP": str(number), "_HOSTNAME": "n1", "_PID": "77",
                         "PRIORITY": "6", "MESSAGE": line},
@@ -81,14 +86,12 @@ def _groups(world: int, odd: int) -> Files:
     made = {}
     for rank in range(world):
         pair = rank // 2
-        own = {"group": (str(pair + 1), "tp")}
-        groups = {"0": range(world)} | {
-            str(p + 1): (2 * p, 2 * p + 1) for p in range(world // 2)
-        }
+        own: dict[str, Any] = {"group": (str(pair + 1), "tp")}
+        groups = {"0": range(world)} | {str(p + 1): (2 * p, 2 * p + 1) for p in range(world // 2)}
         entries: list[dict[str, Any]] = [entry(n) for n in range(1, 4)]
         if rank == odd:
-            entries += [entry(n, state="completed" if n < 3 else "started" if n == 3 else "scheduled", **own)
-                        for n in range(1, 6)]  # fmt: skip
+            entries += [entry(n, state=state, **own) for n, state in enumerate(
+                ("completed", "completed", "started", "scheduled", "scheduled"), 1)]  # fmt: skip
         else:
             entries += [entry(n, **own) for n in range(1, 5)]
             entries.append(entry(5, state="started", **own))
@@ -116,10 +119,14 @@ def _pipeline(world: int, odd: int) -> Files:
             if rank < world - 1:
                 waits = last and rank == odd - 1
                 entries.append(
-                    transfer(number, f"send {rank}->{rank + 1}", "started" if waits else "completed")
+                    transfer(
+                        number, f"send {rank}->{rank + 1}", "started" if waits else "completed"
+                    )
                 )
                 number += 1
-        made[f"nccl_trace_rank_{rank}.json"] = json.dumps(document(entries, {"0": range(world)})).encode()
+        made[f"nccl_trace_rank_{rank}.json"] = json.dumps(
+            document(entries, {"0": range(world)})
+        ).encode()
     return made
 
 
@@ -159,8 +166,8 @@ number of skipped iterations:   0 | number of nan iterations:   0 |
 [rank13]: Traceback (most recent call last):
 [rank13]:   File "/w/megatron/training/training.py", line 900, in train
 [rank13]:     validate_grads()
-[rank13]: RuntimeError: rank 13: found NaN in local grad norm for bucket #0 in backward pass before \
-data-parallel communication collective
+[rank13]: RuntimeError: rank 13: found NaN in local grad norm for bucket #0 in backward \
+pass before data-parallel communication collective
 """
 RAY = """\
 (RayTrainWorker pid=812, ip=10.0.0.3) step 10 loss 2.1
@@ -183,12 +190,12 @@ Traceback (most recent call last):
     main()
   File "/w/run_clm.py", line 550, in main
     trainer.train()
-torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 3 has a total capacity \
-of 79.15 GiB of which 10.00 GiB is free.
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 3 has a total \
+capacity of 79.15 GiB of which 10.00 GiB is free.
 W1128 10:00:02.000000 99 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 100 \
 closing signal SIGTERM
-E1128 10:00:03.000000 99 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) \
-local_rank: 3 (pid: 103) of binary: /usr/bin/python
+E1128 10:00:03.000000 99 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: \
+1) local_rank: 3 (pid: 103) of binary: /usr/bin/python
 ============================================================
 run_clm.py FAILED
 ------------------------------------------------------------
@@ -210,8 +217,8 @@ E1128 10:00:01.000000 12 pjrt_stream_executor_client.cc:3045] Execution of repli
 RESOURCE_EXHAUSTED: Out of memory allocating 20000000000 bytes.
 """
 PDSH = "".join(f"gpu-node-{n:02}: {line}\n" for n, text in
-               ((1, "step 10 loss 2.0"), (2, raised("PermissionError: [Errno 13] Permission denied: "
-                                                    "'/ckpt'").rstrip()), (3, "step 10 loss 2.0"))
+               ((1, "step 10 loss 2.0"), (2, raised("PermissionError: [Errno 13] Permission "
+                                                    "denied: '/ckpt'").rstrip()), (3, "step 10"))
                for line in text.splitlines())  # fmt: skip
 UTF16_TABLE = HF.replace("\n", "\r\n").encode("utf-16")
 DEFAULTS = "".join(f"[default{r}]:{line}\n" for r, text in
@@ -222,7 +229,8 @@ NANS = "".join(f"{{'loss': {'nan' if i > 50 else 2.1}, 'grad_norm': {'nan' if i 
 
 VARIANTS: dict[str, Variant] = {
     # 01, 02
-    "a barrier, and one downloads": Variant(lambda: _stacks(8, 3, DOWNLOADS, BARRIER), ("hang",), (3,)),
+    "a barrier, and one downloads": Variant(
+        lambda: _stacks(8, 3, DOWNLOADS, BARRIER), ("hang",), (3,)),
     "all synchronise but one": Variant(lambda: _stacks(8, 6, LOADS, SYNC), ("hang",), (6,)),
     "ranks with their loaders": Variant(lambda: _with_loaders(4, 2), ("hang",), (2,)),
     "JSON in files of any name": Variant(
@@ -261,10 +269,12 @@ VARIANTS: dict[str, Variant] = {
     "the same from Windows": Variant(lambda: {"a.log": UTF16_TABLE}, ("device-oom",), (3,)),
     "JAX": Variant(lambda: {"rank4.log": JAX.encode()}, ("device-oom",), (4,)),
     "pdsh's nodes": Variant(lambda: {"a.log": PDSH.encode()}, ("permission",), ()),
-    "torchrun's tee on one node": Variant(lambda: {"a.log": DEFAULTS.encode()}, ("exception",), (1,)),
+    "torchrun's tee on one node": Variant(
+        lambda: {"a.log": DEFAULTS.encode()}, ("exception",), (1,)),
     "a loss of NaN": Variant(lambda: {"a.log": NANS.encode()}, ("nan",), ()),
     "a log of each rank, one raised": Variant(
-        lambda: _per_rank_logs(16, 7, "KeyError: 'label'", "log_rank_{}.txt"), ("exception",), (7,)),
+        lambda: _per_rank_logs(16, 7, "KeyError: 'label'", "log_rank_{}.txt"), ("exception",),
+        (7,)),
     "a log of each task": Variant(
         lambda: _per_rank_logs(8, 2, "ValueError: bad batch", "log-{}.out"), ("exception",), (2,)),
     "torchrun's folders": Variant(

@@ -73,8 +73,8 @@ CASES: dict[str, tuple[dict[str, str], str, list[int], str]] = {
         "segfault", [2], "",
     ),
     "the journal": (
-        {"journal.txt": "Nov 28 22:00:01 node7 systemd-coredump[5000]: [🡕] Process 4711 (python3.11) "
-         "of user 1000 dumped core.\n", "job.log": INIT},
+        {"journal.txt": "Nov 28 22:00:01 node7 systemd-coredump[5000]: [🡕] Process 4711 "
+         "(python3.11) of user 1000 dumped core.\n", "job.log": INIT},
         "segfault", [2], "node7",
     ),
     "the kernel": (
@@ -83,13 +83,13 @@ CASES: dict[str, tuple[dict[str, str], str, list[int], str]] = {
         "segfault", [2], "node7",
     ),
     "the kernel, in the journal's ISO times": (
-        {"kern.log": "2026-11-28T22:00:01.123456+0000 node7 kernel: python[4711]: segfault at 10 ip "
-         "00007f0a sp 00007ffc error 4 in fused.so[7f0a+1000]\n"},
+        {"kern.log": "2026-11-28T22:00:01.123456+0000 node7 kernel: python[4711]: segfault at 10 "
+         "ip 00007f0a sp 00007ffc error 4 in fused.so[7f0a+1000]\n"},
         "segfault", [], "node7",
     ),
     "the OOM killer": (
-        {"dmesg-node7.txt": "[Sat Nov 28 22:00:01 2026] Out of memory: Killed process 4711 (python) "
-         "total-vm:8923144kB, anon-rss:99kB\n", "job.log": INIT},
+        {"dmesg-node7.txt": "[Sat Nov 28 22:00:01 2026] Out of memory: Killed process 4711 "
+         "(python) total-vm:8923144kB, anon-rss:99kB\n", "job.log": INIT},
         "oom-killer", [2], "",
     ),
     "the OOM killer, on a host by its file": (
@@ -153,7 +153,8 @@ CASES: dict[str, tuple[dict[str, str], str, list[int], str]] = {
         "", [], "nobody",
     ),
     "a list of pods": (
-        {"pods.txt": PODS + "train-0   1/1   Running     0   5m\ntrain-1   0/1   OOMKilled   0   5m\n"},
+        {"pods.txt": PODS + "train-0   1/1   Running     0   5m\n"
+         "train-1   0/1   OOMKilled   0   5m\n"},
         "oom-killer", [], "train-1",
     ),
 }  # fmt: skip

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-import relkit.why.unpacking as unpacking
+import relkit.why.packed.unpacking as unpacking
 from relkit.why.explain import explain
-from relkit.why.text_source import Pieces
+from relkit.why.packed.text_source import Pieces
 from tests.unit.flight_recorder.flight_builders import document, entry, steps
 from tests.unit.flight_recorder.stack_texts import LOADS, WAITS, spy_text
 from tests.unit.why.job_logs import OOM, raised
@@ -206,7 +206,7 @@ def test_a_zip_that_is_a_checkpoint_is_no_archive_of_logs(tmp_path: Path) -> Non
 
 
 def test_a_zip_bomb_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import relkit.why.archives as archives
+    import relkit.why.packed.archives as archives
 
     monkeypatch.setattr(archives, "MAX_UNPACKED_BYTES", 8 << 20)
     (tmp_path / "a.zip").write_bytes(zip_of({f"{n}.log": b"step 1\n" * 600_000 for n in range(4)}))

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from relkit.why.unpacking import PIECE_BYTES, Unpacked, packing_of
+from relkit.why.packed.unpacking import PIECE_BYTES, Unpacked, packing_of
 
 _BOMS = (
     (codecs.BOM_UTF8, ""),

@@ -1,4 +1,4 @@
-"""Archives (tar, packed or not, and zip) -> their members as streams; nothing is written anywhere."""
+"""Archives (tar, packed or not, and zip) -> their members as streams; nothing is written."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from relkit.files.input_file import open_input
 from relkit.flight_recorder.plain_data import memory_bounded
-from relkit.why.unpacking import MAX_UNPACKED_BYTES, PIECE_BYTES, Unpacked, packing_of
+from relkit.why.packed.unpacking import MAX_UNPACKED_BYTES, PIECE_BYTES, Unpacked, packing_of
 
 MAX_MEMBERS = 20_000
 # What reading a list of members may take: a header may ask for gigabytes.
@@ -54,7 +54,7 @@ class _Reader(io.RawIOBase):
 class _Bounded(io.RawIOBase):
     """A member of a zip archive, of which no more is read than all members together may have."""
 
-    def __init__(self, stream: BinaryIO | zipfile.ZipExtFile, room: list[int]) -> None:
+    def __init__(self, stream: IO[bytes], room: list[int]) -> None:
         self._stream, self._room = stream, room
 
     def readable(self) -> bool:
@@ -138,7 +138,7 @@ def _files_of_tar(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         if info.isreg() and not info.issparse():
             yield info
         # Of those that are behind it nothing is needed any more.
-        tar.members.clear()
+        tar.members.clear()  # type: ignore[attr-defined]
 
 
 def _is_tar(stream: BinaryIO, head: bytes) -> bool:

@@ -27,11 +27,16 @@ _OF_GZIP = 31
 class _Unpacker(Protocol):
     """What bz2, lzma and compression.zstd have in common."""
 
-    eof: bool
-    needs_input: bool
-    unused_data: bytes
+    @property
+    def eof(self) -> bool: ...
 
-    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
 class _Gzip:
@@ -60,9 +65,7 @@ class _OldZstd:
     """That of the package `zstandard`, with the same face."""
 
     def __init__(self, package: Any) -> None:  # noqa: ANN401
-        self._stream = package.ZstdDecompressor(
-            max_window_size=_MAX_WINDOW_BYTES
-        ).decompressobj()
+        self._stream = package.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj()
         self._left = b""
 
     @property
@@ -95,7 +98,7 @@ def _zstd() -> Callable[[], _Unpacker] | None:
         pass
     else:
         options = {new.DecompressionParameter.window_log_max: _MAX_WINDOW_BYTES.bit_length() - 1}
-        return lambda: new.ZstdDecompressor(options=options)  # type: ignore[no-any-return]
+        return lambda: new.ZstdDecompressor(options=options)
     try:
         old = importlib.import_module("zstandard")
     except ImportError:
