@@ -58,8 +58,9 @@ def is_one_run(left: Path, right: Path) -> bool | None:
         return True
     backends = [{entry.backend for entry in dump.entries} for dump in dumps]
     if backends[0].isdisjoint(backends[1]):
-        # Two recorders of one process.
-        return None
+        # Two recorders of one process, if they ran at the same time.
+        windows = [(min(times.values()), max(times.values())) for times in begun]
+        return True if windows[0][0] <= windows[1][1] and windows[1][0] <= windows[0][1] else None
     first, second = sorted(begun, key=lambda times: min(times.values()))
     return False if both or max(first.values()) < min(second.values()) else None
 

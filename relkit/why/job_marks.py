@@ -6,12 +6,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from relkit.flight_recorder.file_names import attempt_of
 from relkit.why.clocks import clock_of
 from relkit.why.model import JobMarks
 
 _ID = r"[A-Za-z0-9][\w.-]{0,60}"
 # `slurm-1234.out`, an array's `slurm-1234_7.out`, `slurm-1234.batch.out`.
 _SLURM = re.compile(r"slurm[-_.](\d{1,10}(?:_\d{1,7})?)(?!\d)", re.ASCII | re.IGNORECASE)
+# submitit's tasks of a job: `1234_0_log.out`.
+_SUBMITIT = re.compile(r"(\d{3,10})_\d{1,7}_log\.(?:out|err)", re.ASCII)
 # A folder or a log of one job: `job_1234`, `jobid=7`, `job-a1b2`; short numbers of files count
 # something else.
 _JOB = re.compile(
@@ -23,14 +26,16 @@ _NO_JOB = re.compile(r"node|host|rank|gpu|worker|pod|task|log|out|err", re.IGNOR
 # PBS and Grid Engine: `train.o1234`, `train.e1234-7`.
 _PBS = re.compile(r"\.(?:o|e|po|pe)(\d{2,10})(?:[-.]\d{1,6})?$", re.ASCII)
 # `train-48121.out` may be a job's as well as that of a process.
-_NUMBERED = re.compile(r"(.*?)(?<!\d)(\d{3,10})(\.(?:out|err|log|txt|stdout|stderr))", re.ASCII)
+_NUMBERED = re.compile(r"(.*?[-_.]|)(\d{3,10})(\.(?:out|err|log|txt|stdout|stderr))", re.ASCII)
 _OF_PROCESS = re.compile(r"spy|stack|trace|dump|pid|core|worker|rank|bt\b", re.ASCII | re.I)
-# torchrun's: `<run id>_<random>/attempt_0/3/stderr.log`.
+# Each rank may have its own of these.
+_WANDB = re.compile(r"run-\d{8}_\d{6}-\w+", re.ASCII)
+# torchrun's, one a node: `<run id>_<random>/attempt_0/3/stderr.log`.
 _TORCHRUN = re.compile(r"(.{1,80})_[a-z0-9_]{8}", re.ASCII)
 _SAID = re.compile(
     r"\bSLURM_JOB_?ID[=: ]{1,3}\"?(\d{1,10})\b|\bStepId=(\d{1,10})\b|"
     r"\*\*\* (?:JOB|STEP) (\d{1,10})[. ]|\bsrun: (?:job|launching StepId=)\s?(\d{1,10})\b|"
-    r"\b(?:Submitted batch job|PBS_JOBID[=: ]|LSB_JOBID[=: ]|Job <)\s?(\d{1,10})\b|"
+    r"\b(?:PBS_JOBID[=: ]|LSB_JOBID[=: ]|Job <)\s?(\d{1,10})\b|"
     r"\brdzv_id[=: ]{1,3}([A-Za-z0-9][\w-]{0,60})|\brun_id\s{0,20}[:=] ([A-Za-z0-9][\w-]{0,60})",
     re.ASCII,
 )
@@ -39,7 +44,14 @@ _NO_ID = frozenset(("none", "None", "null", "default"))
 
 def job_of_name(file: Path) -> str:
     """The id of the job that a file's name or one of its folders tells, the nearest first."""
-    for place, name in enumerate((file.name, *(folder.name for folder in file.parents))):
+    known = _SUBMITIT.fullmatch(file.name)
+    if known is not None:
+        return known[1]
+    below = ""
+    for place, whole in enumerate((file.name, *(folder.name for folder in file.parents))):
+        name, below = _without_random(whole, below), whole
+        if _WANDB.fullmatch(name):
+            continue
         known = _SLURM.search(name) or _JOB.search(name) or (None if place else _PBS.search(name))
         if known is not None:
             return known[1]
@@ -47,6 +59,16 @@ def job_of_name(file: Path) -> str:
         if folder is not None and _NO_JOB.match(folder[1]) is None and any_digit(folder[1]):
             return folder[1]
     return ""
+
+
+def _without_random(name: str, below: str) -> str:
+    """The name of a folder without what each node's torchrun adds to it.
+
+    Args:
+        name: of the folder; below: of the folder or file in it.
+    """
+    made = _TORCHRUN.fullmatch(name) if attempt_of(Path(below)) is not None else None
+    return name if made is None else made[1]
 
 
 def marks_of(file: Path, lines: Sequence[str]) -> JobMarks:

@@ -33,6 +33,8 @@ _PARTS = re.compile(
 )
 # A kernel says it shortly before or after the job's own last word.
 _BEFORE_S, _AFTER_S = 60.0, 900.0
+# Between two jobs, one after the other.
+_LONG_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,16 +227,25 @@ def _are_apart(split: Mapping[str, Sequence[FileFacts]], is_one_run: OneRun) -> 
     """Whether parts are of several jobs: None for no, False where that cannot be seen."""
     dumps = _same_ranks(list(split.values()))
     words = [is_one_run(left, right) for left, right in dumps]
-    if any(word is True for word in words):
-        return None
-    if words and all(word is False for word in words):
-        return True
+    if words:
+        return True if all(word is False for word in words) else None
     spans = [_span(part) for part in split.values()]
-    if all(span is not None for span in spans):
-        known = sorted(span for span in spans if span is not None)
-        if all(left[1] < right[0] for left, right in pairwise(known)):
-            return True
+    known = sorted(span for span in spans if span is not None)
+    gaps_s = [right[0] - left[1] for left, right in pairwise(known)]
+    is_timed = len(known) == len(split)
+    # Ranks of one job may have failed one after the other, in files with nothing else in them.
+    if is_timed and all(gap_s > _LONG_S for gap_s in gaps_s):
+        return True
+    ranks = [{s.rank for f in part for s in f.speakers if s.rank is not None}
+             for part in split.values()]  # fmt: skip
+    if _are_parts(ranks) or (is_timed and all(gap_s <= 0 for gap_s in gaps_s)):
+        return None
     return False
+
+
+def _are_parts(ranks: Sequence[set[int]]) -> bool:
+    """Whether each part has ranks of its own, as the nodes of one job have."""
+    return all(ranks) and sum(map(len, ranks)) == len(set().union(*ranks))
 
 
 def _same_ranks(parts: Sequence[Sequence[FileFacts]]) -> list[tuple[Path, Path]]:

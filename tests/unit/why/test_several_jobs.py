@@ -131,6 +131,33 @@ ONE: dict[str, tuple[dict[str, str | bytes], str, list[int]]] = {
          "none_zz12cd34/attempt_0/0/stderr.log": "[rank8]: step 1\n"},
         "device-oom", [0],
     ),
+    "logs of nodes with large numbers": (
+        {"train-1001.out": raised(3, OOM), "train-1002.out": "[rank8]: ConnectionResetError: 1\n"},
+        "device-oom", [3],
+    ),
+    "logs of one time": (
+        {"a/train.log": log(9, OOM, 1), "b/train.log": "".join(
+            TIMED.format(day=9, second=s, text="step 1") for s in range(9))},
+        "device-oom", [1],
+    ),
+    "two nodes' torchruns with a run's id": (
+        {"job77_ab12cd34/attempt_0/0/stderr.log": f"[rank0]: {OOM}\n",
+         "job77_zz12cd34/attempt_0/0/stderr.log": raised(8, "KeyError: 1")},
+        "device-oom", [0],
+    ),
+    "wandb's folder of each rank": (
+        {"wandb/run-20261128_100000-ab1/files/output.log": progress(9),
+         "wandb/run-20261128_100001-cd2/files/output.log": raised(1, OOM)},
+        "device-oom", [1],
+    ),
+    "submitit's tasks": (
+        {"4711_0_log.out": progress(9), "4711_1_log.err": raised(None, OOM)}, "device-oom", [1],
+    ),
+    "two recorders of one job": (
+        dumps("nccl_", 2) | {n.replace("nccl_trace", "gloo_trace"): c.replace(b"nccl:", b"gloo:")
+                             for n, c in dumps("", 2).items() if isinstance(c, bytes)},
+        "hang", [2],
+    ),
     "Slurm's two files of one job": (
         {"slurm-12.out": progress(9), "slurm-12.err": raised(1, OOM)}, "device-oom", [1],
     ),
