@@ -152,7 +152,7 @@ def _by_place(
 ) -> tuple[dict[str, list[FileFacts]], bool]:
     """By folders, or by the names in one folder, and whether that is certain."""
     used = [f for f in facts if f.source.used_for]
-    for split in (_folders(used), _stems(used), _numbers(used)):
+    for split in (_folders(used), _stems(used), _numbers(used), _times(used)):
         if len(split) < 2:
             continue
         verdict = _are_apart(split, is_one_run)
@@ -223,6 +223,29 @@ def _numbers(facts: Sequence[FileFacts]) -> dict[str, list[FileFacts]]:
     return split if len(rests) == 1 else {}
 
 
+def _times(facts: Sequence[FileFacts]) -> dict[str, list[FileFacts]]:
+    """Logs in which the same rank speaks at times that are far apart."""
+    timed = [(span, f) for f in facts if (span := f.marks.span) is not None]
+    kinds = {f.marks.first.kind for f in facts if f.marks.first is not None}
+    if len(timed) < len(facts) or len(kinds) != 1:
+        return {}
+    parts: list[list[FileFacts]] = []
+    end_s = float("-inf")
+    for span, each in sorted(timed, key=lambda pair: pair[0]):
+        if not parts or span[0] - end_s > _LONG_S:
+            parts.append([])
+        parts[-1].append(each)
+        end_s = max(end_s, span[1])
+    ranks = [_ranks(part) for part in parts]
+    if any(left.isdisjoint(right) for left, right in pairwise(ranks)):
+        return {}
+    return {str(part[0].path): part for part in parts}
+
+
+def _ranks(facts: Sequence[FileFacts]) -> set[int]:
+    return {s.rank for f in facts for s in f.speakers if s.rank is not None}
+
+
 def _are_apart(split: Mapping[str, Sequence[FileFacts]], is_one_run: OneRun) -> bool | None:
     """Whether parts are of several jobs: None for no, False where that cannot be seen."""
     dumps = _same_ranks(list(split.values()))
@@ -236,8 +259,7 @@ def _are_apart(split: Mapping[str, Sequence[FileFacts]], is_one_run: OneRun) -> 
     # Ranks of one job may have failed one after the other, in files with nothing else in them.
     if is_timed and all(gap_s > _LONG_S for gap_s in gaps_s):
         return True
-    ranks = [{s.rank for f in part for s in f.speakers if s.rank is not None}
-             for part in split.values()]  # fmt: skip
+    ranks = [_ranks(part) for part in split.values()]
     if _are_parts(ranks) or (is_timed and all(gap_s <= 0 for gap_s in gaps_s)):
         return None
     return False

@@ -80,6 +80,9 @@ APART: dict[str, tuple[dict[str, str | bytes], str, str, list[int]]] = {
         {"train-48121.out": log(9, OOM, 1), "train-48107.out": log(10, "KeyError: 1", 0)},
         "48107", "exception", [0],
     ),
+    "times alone": (
+        {"a.log": log(9, OOM, 1), "b.log": log(3, "KeyError: 1", 1)}, "a.log", "device-oom", [1],
+    ),
     "dumps of two runs": (
         {**dumps("first/", 1), **dumps("second/", 2, begin_ns=DAY_NS)}, "second", "hang", [2],
     ),
