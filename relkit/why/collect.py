@@ -27,6 +27,7 @@ from relkit.why.model import FileFacts, JobMarks, LogFacts, SourceFile, Speaker
 from relkit.why.packed.archives import BAD_ARCHIVE, members_of, read_members
 from relkit.why.packed.text_source import Pieces
 from relkit.why.packed.unpacking import NO_ZSTD, packing_of
+from relkit.why.ras_text import word_of_json, word_of_text
 from relkit.why.scheduler_text import (
     jobs_of_accounting,
     read_accounting,
@@ -293,7 +294,8 @@ def _take_small(
             made.outlived, made.sightings = made.sightings, []
         if kind.kind is FileKind.ERROR_FILE and not (made.sightings or made.outlived):
             kind, note = Sorted(FileKind.NONE), "no exception in it"
-    made.source = SourceFile(file, kind.kind.value, note)
+    if not made.source.note or note:
+        made.source = SourceFile(file, kind.kind.value, note)
     collected.facts.append(made)
 
 
@@ -321,6 +323,13 @@ def _of_small(made: FileFacts, data: bytes, kind: FileKind, given: _Input) -> No
         made.sightings = [] if sighting is None else [sighting]
         return
     lines = data.decode("utf-8", "replace").splitlines()
+    if kind is FileKind.RAS:
+        is_json = data.lstrip().startswith(b"{")
+        try:
+            made.word = word_of_json(data) if is_json else word_of_text(lines)
+        except ValueError as error:
+            made.source = SourceFile(file, "", f"no answer of NCCL's RAS: {error}"[:300])
+        return
     if kind is FileKind.ACCOUNTING:
         made.sightings = list(read_accounting(lines, file))[:_MAX_SIGHTINGS]
         made.by_job = jobs_of_accounting(made.sightings)

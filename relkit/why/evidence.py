@@ -22,6 +22,11 @@ def evidence_of(facts: Sequence[FileFacts]) -> tuple[Evidence, Report | None]:
         facts: of each of its files.
     """
     word, report, notes = hang_of([each.read_as for each in facts if each.for_hang])
+    if word is None or not word.culprits:
+        # The surest of those that name somebody.
+        said = [each.word for each in facts if each.word is not None and each.word.culprits]
+        word = max(said, key=lambda each: each.score, default=word)
+        report = report if word is None or not word.culprits else None
     files = []
     for each in facts:
         file = each.source

@@ -9,6 +9,7 @@ from enum import Enum
 from relkit.text.foreign_json import parse_json
 from relkit.why.crash_lists import is_crash_list
 from relkit.why.error_file import is_error_file
+from relkit.why.ras_text import is_ras_json, is_ras_text
 from relkit.why.scheduler_text import is_accounting, is_events, is_job, is_pod_description
 
 
@@ -25,6 +26,7 @@ class FileKind(Enum):
     POD = "description of a pod"
     EVENTS = "events of Kubernetes"
     CRASHES = "list of crashes"
+    RAS = "what NCCL's RAS says"
     NONE = ""
 
 
@@ -123,6 +125,8 @@ def _json(shown: str) -> Sorted | None:
         plain = parse_json(shown)
     except ValueError:
         cut = shown[:4096]
+        if '"communicators' in cut and '"nccl_version"' in cut:
+            return Sorted(FileKind.RAS)
         if any(f'"{key}"' in cut for key in _DUMP_KEYS):
             return Sorted(FileKind.DUMP)
         if re.match(r'\s*\[\s*\{\s*"pid"', cut) and "thread" in cut:
@@ -132,6 +136,8 @@ def _json(shown: str) -> Sorted | None:
             return Sorted(FileKind.NONE, "damaged JSON, or of a kind that is not read")
         return None
     if isinstance(plain, dict):
+        if is_ras_json(plain):
+            return Sorted(FileKind.RAS)
         if plain.keys() & _DUMP_KEYS:
             return Sorted(FileKind.DUMP)
         if is_error_file(plain):
@@ -154,6 +160,8 @@ def _sort_text(shown: str) -> Sorted:
         return Sorted(FileKind.POD)
     if is_events(lines):
         return Sorted(FileKind.EVENTS)
+    if is_ras_text(lines):
+        return Sorted(FileKind.RAS)
     if is_crash_list(lines):
         return Sorted(FileKind.CRASHES)
     filled = sum(bool(line.strip()) for line in lines)

@@ -172,6 +172,7 @@ class FileFacts:
         for_hang: the analysis of hangs is to read it.
         read_as: the path under which that finds it, another one for a packed file.
         by_job: of an accounting, what it says of each job.
+        word: what it says of a hang by itself.
     """
 
     source: SourceFile
@@ -184,6 +185,7 @@ class FileFacts:
     for_hang: bool = False
     read_as: Path = Path()
     by_job: Mapping[str, list[Sighting]] = field(default_factory=dict)
+    word: HangWord | None = None
 
     @property
     def path(self) -> Path:
