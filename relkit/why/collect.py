@@ -16,6 +16,7 @@ from relkit.files.files_below import files_below
 from relkit.files.input_file import open_input
 from relkit.flight_recorder.file_names import earlier_attempts
 from relkit.flight_recorder.stacks_and_logs import is_put_aside, is_stack_file
+from relkit.stacks.dumpfile import SUFFIX
 from relkit.text.foreign_json import parse_object
 from relkit.why.crash_lists import read_crashes
 from relkit.why.error_file import read_error_file
@@ -60,12 +61,14 @@ class Collected:
     facts: list[FileFacts] = field(default_factory=list)
     held: dict[Path, bytes] = field(default_factory=dict)
     sightings: int = 0
+    held_bytes: int = 0
 
     def hold(self, file: Path, content: bytes) -> bool:
         """Keep a content, if there is room for it."""
-        if sum(map(len, self.held.values())) + len(content) > _MAX_HELD_BYTES:
+        if self.held_bytes + len(content) > _MAX_HELD_BYTES:
             return False
         self.held[file] = content
+        self.held_bytes += len(content)
         return True
 
 
@@ -105,6 +108,7 @@ def collect(
     named = list(dict.fromkeys(file for path in paths for file in _named(path)))
     collected = Collected()
     archives = {file: members for file in named if (members := _members(collected, file))}
+    refused = {each.path for each in collected.facts}
     files = [inside for file in named for inside in archives.get(file, [file])]
     old = _earlier(files)
     aside = _of_earlier_incidents(files, paths)
@@ -126,7 +130,7 @@ def collect(
             )
             if note:
                 _leave_out(collected, file, note)
-        elif all(known.path != file for known in collected.facts[-1:]):
+        elif file not in refused:
             _safely(collected, made(file, is_plain=file != STDIN), None, stdin)
         if progress is not None:
             progress(count, len(named))
@@ -197,8 +201,7 @@ def _read(collected: Collected, given: _Input, stream: BinaryIO) -> None:
     text = pieces.begin[:HEAD_BYTES]
     if packing is not None and packing.make is None:
         kind = Sorted(FileKind.NONE, NO_ZSTD)
-    elif given.is_plain and packing is None and head and is_stack_file(file):
-        # That format shows in nothing but its name.
+    elif packing is None and head and _is_stacks(given, text):
         kind = Sorted(FileKind.STACKS)
     else:
         kind = sort_file(head if packing is None else pieces.begin, text)
@@ -218,6 +221,13 @@ def _read(collected: Collected, given: _Input, stream: BinaryIO) -> None:
         collected.facts.append(made)
         return
     _take_small(collected, given, kind, pieces, is_held=is_held)
+
+
+def _is_stacks(given: _Input, text: bytes) -> bool:
+    """Whether a file is of relkit's own format of stacks, which shows in nothing but its name."""
+    if given.path == STDIN or given.is_plain:
+        return given.path != STDIN and is_stack_file(given.path)
+    return given.path.name.endswith(SUFFIX) and not (b"Process " in text and b"Thread " in text)
 
 
 def _opened(file: Path, stdin: BinaryIO | None) -> BinaryIO:

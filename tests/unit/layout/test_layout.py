@@ -175,8 +175,8 @@ ALLOWED: Mapping[str, str] = {
     "relkit.trainer.telemetry": "ground",
     "relkit.ttp": "ground relkit.checkpoint relkit.hook relkit.net",
     "relkit.why": (
-        "ground relkit.accounting relkit.flight_recorder relkit.nccl_ras relkit.why.packed "
-        "relkit.why.rules"
+        "ground relkit.accounting relkit.flight_recorder relkit.nccl_ras relkit.stacks "
+        "relkit.why.packed relkit.why.rules"
     ),
     "relkit.why.packed": "ground relkit.flight_recorder",
     "reports": "ground relkit.accounting relkit.stacks reports.drawing reports.flames",

@@ -160,6 +160,13 @@ def test_the_stacks_of_an_archive_are_judged(tmp_path: Path) -> None:
     assert explain([tmp_path / "a.tgz"]).facts["culprits"] == [1]
 
 
+def test_stacks_of_relkit_s_own_format_in_an_archive(tmp_path: Path) -> None:
+    folder = Path(__file__).parents[2] / "data" / "xpu_timer" / "eight_ranks"
+    files = {file.name: file.read_bytes() for file in folder.glob("*.stacktrace")}
+    (tmp_path / "a.zip").write_bytes(zip_of(files))
+    assert explain([tmp_path / "a.zip"]).facts["culprits"] == [5, 2]
+
+
 @pytest.mark.parametrize("kind", ARCHIVES)
 def test_a_packed_log_in_an_archive(kind: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(ARCHIVES[kind]({"rank3.log.gz": gzip.compress(LOG)}))

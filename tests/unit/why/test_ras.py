@@ -75,7 +75,10 @@ def test_a_rank_that_does_not_answer_is_named(tmp_path: Path) -> None:
 
 
 def test_of_two_groups_of_one_size_no_rank_is_known(tmp_path: Path) -> None:
-    groups = (("0x1", world(4, r1=11), []), ("0x2", world(4), []))
+    groups: list[tuple[str, list[dict[str, Any]], list[dict[str, Any]]]] = [
+        ("0x1", world(4, r1=11), []),
+        ("0x2", world(4), []),
+    ]
     assert facts_of(tmp_path, ras_answer(*groups))["culprits"] == []
 
 
