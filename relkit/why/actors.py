@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from relkit.ranks import RankSet
 from relkit.why.model import Ended, Evidence, Sighting, Speaker
@@ -48,6 +49,10 @@ class Actors:
             len(hosts) < 2 and len(nodes) < 2 and all(e.rank == e.local_rank for e in pairs)
         )
         self._by_local = {(e.host, e.local_rank): e.rank for e in pairs}
+        # A launcher's own log has its own local ranks.
+        self._by_log: dict[tuple[Path, int | None], set[int | None]] = {}
+        for each in pairs:
+            self._by_log.setdefault((each.path, each.local_rank), set()).add(each.rank)
         self._ended_pids = [e for e in evidence.ended if e.pid]
         self._processes = [s for s in (*evidence.processes, *speakers)
                            if s.rank is not None and s.pid]  # fmt: skip
@@ -60,6 +65,9 @@ class Actors:
         """Who a line is about, as far as anything shows."""
         speaker = sighting.speaker
         rank = self._rank(speaker)
+        if rank is None and speaker.local_rank is not None and not speaker.host:
+            known = self._by_log.get((sighting.path, speaker.local_rank), set())
+            rank = next(iter(known)) if len(known) == 1 else None
         if rank is None and sighting.pid:
             rank = self._of_process(sighting.pid, _short(speaker.host))
         if rank is None and speaker == Speaker() and self._is_of_first(sighting):

@@ -22,6 +22,13 @@ _SYSTEM = (
     _rule("oom-killer", _ROOT, "oom", r"\boom[-_ ]?kill(?:ed|er)?\b(?!.*(?:disable|adj|score))"),
     _rule("oom-killer", _ROOT, "of memory", r"^srun: error: .*\bout of memory$"),
     _rule("oom-killer", _ROOT, "memory", r"exceeded (?:step |job )?memory limit"),
+    _rule("oom-killer", _ROOT, "oomd", r"oomd\[\d+\]: killed .* due to memory"),
+    _rule(
+        "oom-killer",
+        _ROOT,
+        "earlyoom",
+        r"earlyoom.*\bsending sig(?:kill|term) to process (?P<pid>\d+)",
+    ),
     _rule("oom-killer", _ROOT, "memlimit", r"\bterm_memlimit\b"),
     _rule("oom-killer", _ROOT, "job killed", r"\bjob killed: v?mem\b.*exceeded limit"),
     _rule(
@@ -35,6 +42,7 @@ _SYSTEM = (
     _rule("device-error", _ROOT, "xid", r"\bNVRM: Xid\b.*:\s*(?:13|31)\b,"),
     _rule("device-error", _AFTER, "xid", r"\bNVRM: Xid\b.*:\s*(?:43|45)\b,"),
     _rule("hardware", _ROOT, "fallen", r"gpu (?:has )?fallen off the bus"),
+    _rule("hardware", _ROOT, "is lost", r"\bgpu is lost\b"),
     _rule(
         "hardware",
         _ROOT,
@@ -194,6 +202,7 @@ _NETWORK = (
         "collective-timeout", _WEAK, "time",
         r"watchdog caught collective operation timeout|watchdog got stuck|"
         r"(?:collective|operation|work\w*|wait\w*|monitoredbarrier|barrier).*timed? ?out|"
+        r"\b[hnrx]ccl \w+ time-?out|getting socket times out|remote rank did not send|"
         r"timed out waiting \d+ ?ms for (?:recv|send)|application timeout caused pair|"
         r"heartbeat monitor timed out|ran for \d+ milliseconds before timing out",
     ),
@@ -229,8 +238,10 @@ _DEVICE_ERRORS = (
     _rule(
         "device-error",
         _ROOT,
-        "cuda|cublas|cudnn|cufft|hip|npu|xla|device",
+        "cuda|cublas|cudnn|cufft|hip|npu|xla|device|acl|aicore|amdgpu",
         r"(?:cuda|hip|npu|acl|musa)(?: runtime)? (?:error|failure)|"
+        r"\bacl (?:stream|event|device) \w+ failed|\baicore (?:execution|exception|error)|"
+        r"amdgpu: \[\w+\] page fault|amdgpu_job_timedout|"
         r"cu(?:blas|dnn|fft|solver)_status|cu(?:blas|dnn|fft|solver) error|"
         r"illegal memory access|unspecified launch failure|"
         r"cuda(?:error)?_?(?:launch|illegal|unknown)\w*|misaligned address|"
