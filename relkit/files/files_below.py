@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from relkit.errors import UsageProblem
+from relkit.files.input_file import is_held
 
 MAX_FILES = 200_000
 # What no job leaves behind.
@@ -22,6 +23,8 @@ def files_below(path: Path, max_files: int | None = None) -> list[Path]:
     Raises:
         UsageProblem: there is no such path, or the folder holds too many files.
     """
+    if is_held(path):
+        return [path]
     if not path.is_dir():
         if not path.exists():
             raise UsageProblem(

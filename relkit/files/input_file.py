@@ -8,9 +8,14 @@ files are opened by `relkit.files.private_file`, which follows none.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 _KINDS = (
@@ -22,6 +27,36 @@ _KINDS = (
 )
 
 
+# Contents that are on no disk by themselves: of members of archives, and of packed files.
+_held: ContextVar[Mapping[Path, bytes]] = ContextVar("held", default=MappingProxyType({}))
+
+
+@contextmanager
+def held_in_memory(contents: Mapping[Path, bytes]) -> Iterator[None]:
+    """Within the block, `open_input` gives these contents under these paths.
+
+    Args:
+        contents: by path, whether there is a file of that name or not.
+    """
+    token = _held.set({**_held.get(), **contents})
+    try:
+        yield
+    finally:
+        _held.reset(token)
+
+
+def is_held(path: Path) -> bool:
+    """Whether the content of a path is held in memory."""
+    return path in _held.get()
+
+
+def size_of(stream: BinaryIO) -> int:
+    """How many bytes a stream of `open_input` has."""
+    if isinstance(stream, io.BytesIO):
+        return stream.getbuffer().nbytes
+    return os.fstat(stream.fileno()).st_size
+
+
 def open_input(path: Path | str, buffering: int = -1) -> BinaryIO:
     """Open a regular file for reading, without ever waiting.
 
@@ -31,6 +66,8 @@ def open_input(path: Path | str, buffering: int = -1) -> BinaryIO:
     Raises:
         OSError: it cannot be opened, or is no regular file; `strerror` says what it is.
     """
+    if (content := _held.get().get(Path(path))) is not None:
+        return io.BytesIO(content)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except ValueError as error:  # a zero byte in the name
@@ -53,7 +90,7 @@ def require_regular(path: Path | str) -> int:
         OSError: as `open_input`.
     """
     with open_input(path, 0) as stream:
-        return os.fstat(stream.fileno()).st_size
+        return size_of(stream)
 
 
 def read_input(path: Path | str, limit_bytes: int) -> bytes:

@@ -54,7 +54,11 @@ def parse_fault_text(lines: Iterable[str]) -> list[SpyProcess]:
         line = line[mark.end() :] if mark else line
         threads = dumps.setdefault(rank, []) if len(dumps) < _MAX_RANKS or rank in dumps else []
         _add(threads, line if line.startswith("  File") else _LOCAL.sub("", line))
-    return [_finished(rank, threads) for rank, threads in dumps.items() if threads]
+    return [
+        _finished(rank, threads)
+        for rank, threads in dumps.items()
+        if any(each.frames for each in threads)
+    ]
 
 
 def _add(threads: list[_Thread], line: str) -> None:

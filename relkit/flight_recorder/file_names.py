@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 # `frank3` is a host.
@@ -24,7 +24,12 @@ _NO_RANK = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 # A folder with the logs of one attempt: torchrun's `attempt_0`, and what others call it.
-_ATTEMPT = re.compile(r"(?:attempt|restart)[-_]?(\d{1,7})", re.ASCII | re.IGNORECASE)
+_WORDS = r"(?:attempt|restart|retry|requeue|cycle)"
+_ATTEMPT = re.compile(rf"{_WORDS}[-_.=]?(\d{{1,7}})", re.ASCII | re.IGNORECASE)
+# The same in a file's name: `train_restart1.log`, `slurm-12-restart-2.out`.
+_IN_NAME = re.compile(
+    rf"(?:^|[-_.]){_WORDS}[-_.=]?(\d{{1,7}})(?=[-_.]|$)", re.ASCII | re.IGNORECASE
+)
 
 
 def named_rank(path: Path) -> int | None:
@@ -54,8 +59,11 @@ def attempt_of(folder: Path) -> int | None:
     return None if name is None else int(name[1])
 
 
-def earlier_attempts(files: Iterable[Path]) -> Mapping[Path, Path]:
-    """The files that launchers keep of what was restarted later, each with its attempt's folder."""
+def earlier_attempts(files: Sequence[Path]) -> Mapping[Path, Path]:
+    """The files that launchers keep of what was restarted later, each with its attempt's folder.
+
+    That is the file itself where its own name says it.
+    """
     attempts: dict[Path, tuple[Path, int]] = {}
     newest: dict[Path, int] = {}
     for file in files:
@@ -64,8 +72,28 @@ def earlier_attempts(files: Iterable[Path]) -> Mapping[Path, Path]:
                 attempts[file] = folder, number
                 newest[folder.parent] = max(newest.get(folder.parent, 0), number)
                 break
-    return {
+    old = {
         file: folder
         for file, (folder, number) in attempts.items()
         if number < newest[folder.parent]
     }
+    return {**_earlier_by_name(files), **old}
+
+
+def _earlier_by_name(files: Iterable[Path]) -> dict[Path, Path]:
+    """Files of which another one of the folder is called the same but for a later attempt."""
+    rows: dict[tuple[Path, str], list[tuple[int, Path]]] = {}
+    for file in files:
+        named = _IN_NAME.search(file.name)
+        number = -1 if named is None else int(named[1])
+        rest = file.name if named is None else file.name[: named.start()] + file.name[named.end() :]
+        rows.setdefault((file.parent, rest), []).append((number, file))
+    old: dict[Path, Path] = {}
+    newest: dict[Path, int] = {}
+    for (folder, _), row in rows.items():
+        newest[folder] = max(newest.get(folder, -1), max(row)[0])
+    for (folder, _), row in rows.items():
+        # One without a number is the first attempt's only beside one that has one.
+        last = newest[folder] if any(number >= 0 for number, _ in row) else -1
+        old |= {file: file for number, file in row if number < last}
+    return old

@@ -353,10 +353,15 @@ class _Joiner:
         if not counts:
             return replace(dump, entries=tuple(entries))
         enqueued = max(state.enqueued or 0, state.stuck_seq)
+        completed = state.completed or 0
         return replace(
             dump,
             entries=tuple(_completed(entry, log) for entry in entries),
             enqueued={**dump.enqueued, state.group: enqueued},
+            completed={
+                **dump.completed,
+                state.group: max(dump.completed.get(state.group, 0), completed),
+            },
         )
 
     def _dispute(self, rank: int, sentence: str) -> None:

@@ -108,6 +108,19 @@ class _Process:
     threads: list[_Thread] = field(default_factory=list)
 
 
+def rank_mark(line: str) -> tuple[int | None, str]:
+    """The rank that a line names ahead of a stack, or before each of its lines, and what is left.
+
+    Args:
+        line: of a text with stacks.
+    """
+    if (prefix := _RANK_PREFIX.match(line)) is not None:
+        return int(prefix[1]), line[prefix.end() :]
+    if (mark := _RANK_MARK.match(line)) is not None:
+        return int(mark[1]), ""
+    return None, line
+
+
 def parse_spy_text(lines: Iterable[str]) -> list[SpyProcess]:
     """The processes of a text, in its order; empty where it is not py-spy's.
 

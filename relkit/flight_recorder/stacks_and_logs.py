@@ -10,14 +10,18 @@ from pathlib import Path
 
 from relkit.errors import BadDump
 from relkit.files.files_below import files_below
-from relkit.files.input_file import open_input
+from relkit.files.input_file import open_input, size_of
 from relkit.flight_recorder.fault_text import SIGN as FAULT_SIGN
 from relkit.flight_recorder.fault_text import parse_fault_text
 from relkit.flight_recorder.file_kinds import FileKind, kind_of
 from relkit.flight_recorder.file_names import earlier_attempts, named_rank, rank_of_name
+from relkit.flight_recorder.gdb_text import SIGN as GDB_SIGN
+from relkit.flight_recorder.gdb_text import parse_gdb_text
+from relkit.flight_recorder.pystack_text import SIGN as PYSTACK_SIGN
+from relkit.flight_recorder.pystack_text import parse_pystack_text
 from relkit.flight_recorder.spy_json import parse_spy_json
 from relkit.flight_recorder.spy_text import SpyProcess, parse_spy_text
-from relkit.flight_recorder.text_lines import lines_of
+from relkit.flight_recorder.text_lines import lines_of, marked_lines_of
 from relkit.flight_recorder.traceback_log import SIGNS as TRACEBACK_SIGNS
 from relkit.flight_recorder.traceback_log import EndedBy, parse_tracebacks
 from relkit.flight_recorder.watchdog_log import SIGNS as WATCHDOG_SIGNS
@@ -248,9 +252,13 @@ def _read_text(result: StacksAndLogs, file: Path, data: bytes) -> None:
         return
     text = _without_zeros(data)
     if b"Thread " in text and b"Process " in text:
-        _add_stacks(result, file, parse_spy_text(lines_of(data)))
+        _add_stacks(result, file, parse_spy_text(marked_lines_of(data)))
+    elif PYSTACK_SIGN in text:
+        _add_stacks(result, file, parse_pystack_text(marked_lines_of(data)))
+    elif GDB_SIGN.search(text) is not None:
+        _add_stacks(result, file, parse_gdb_text(marked_lines_of(data)))
     elif FAULT_SIGN in text:
-        _add_stacks(result, file, parse_fault_text(lines_of(data)))
+        _add_stacks(result, file, parse_fault_text(marked_lines_of(data)))
     rank = named_rank(file)
     if any(word in text for word in WATCHDOG_SIGNS):
         states = parse_watchdog(lines_of(data), rank)
@@ -275,7 +283,7 @@ def _without_zeros(data: bytes) -> bytes:
 
 def _end_of(path: Path) -> tuple[bytes, bool]:
     with open_input(path) as stream:
-        size_bytes = os.fstat(stream.fileno()).st_size
+        size_bytes = size_of(stream)
         is_cut = size_bytes > MAX_TEXT_BYTES
         if is_cut:
             stream.seek(size_bytes - MAX_TEXT_BYTES)

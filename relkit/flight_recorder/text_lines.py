@@ -13,7 +13,15 @@ from relkit.text.foreign_json import parse_json
 LONGEST = 1 << 17
 # A log of docker's or of a collector's: an object a line, with a text in it.
 _OBJECT = re.compile(rb'\s*\{\s*"(log|stream|time|timestamp|@timestamp|ts|message|msg|level)"\s*:')
-_TEXTS = ("log", "message", "msg", "text", "event")
+_TEXTS = ("log", "message", "msg", "text", "textPayload", "MESSAGE", "event")
+_TEXT_MEMBER = re.compile(rb'"(?:log|message|msg|text|textPayload|MESSAGE|event)"\s*:\s*"')
+_OF_A_DUMP = re.compile(rb'"(?:entries|pg_config|pg_status|nccl_version|comm_lib_version)"\s*:')
+# What docker itself puts into an object.
+_DOCKER = frozenset(("log", "stream", "time", "attrs"))
+# Whose a line is, as srun's labels and mpirun's tags say it.
+_LABEL = re.compile(r"\s{0,6}(\d{1,7}): ?", re.ASCII)
+_TAG = re.compile(r"\[\d{1,7},(\d{1,7})\]<std(?:out|err|diag)>:", re.ASCII)
+_MOST = 0.9
 _MAX_OBJECT_BYTES = 1 << 20
 # What Kubernetes puts ahead of each line: `2026-01-01T00:00:00.0Z stderr F `.
 CRI = re.compile(
@@ -30,7 +38,14 @@ def is_log_of_objects(head: bytes) -> bool:
     Args:
         head: its first bytes.
     """
-    return _OBJECT.match(head) is not None
+    if _OBJECT.match(head) is not None:
+        return True
+    first = head.lstrip().partition(b"\n")[0]
+    return (
+        first.startswith(b"{")
+        and _TEXT_MEMBER.search(first) is not None
+        and _OF_A_DUMP.search(first) is None
+    )
 
 
 def text_key(plain: Mapping[str, object]) -> str:
@@ -49,24 +64,45 @@ def lines_of(data: bytes) -> Iterator[str]:
     if data.startswith(_UTF_16):
         data = data.decode("utf-16", "replace").encode("utf-8", "replace")
     begun = ""
+    cut: dict[str, str] = {}
     # One after the other: of a file of short lines a list would take many times its size.
     for raw in io.BytesIO(data):
         text = _logged(raw)
         if text is None:
-            text = raw.decode("utf-8", "replace")
+            whole = _whole_line(raw.decode("utf-8", "replace"), cut)
+            if whole is None:
+                continue
+            text = whole
         elif not text.endswith("\n") and len(begun) < LONGEST:
             # Docker cuts long lines into several objects.
             begun += text
             continue
         yield from _pieces(begun + text)
         begun = ""
-    if begun:
-        yield from _pieces(begun)
+    for rest in (begun, *cut.values()):
+        yield from _pieces(rest)
+
+
+def _whole_line(line: str, cut: dict[str, str]) -> str | None:
+    """A line of Kubernetes', with what came before it; None where it goes on (`P`).
+
+    Args:
+        line: as it stands; cut: the beginnings of lines that go on, by stream.
+    """
+    mark = CRI.match(line) if line[4:5] == "-" else None
+    if mark is None:
+        return line
+    _, stream, flag = mark[0].split()
+    text = cut.pop(stream, "") + line[mark.end() :]
+    if flag == "F" or len(text) > LONGEST:
+        return text
+    cut[stream] = text.rstrip("\r\n")
+    return None
 
 
 def _logged(raw: bytes) -> str | None:
     """The text of one object, with a line end where its line ends; None where the line is none."""
-    if len(raw) > _MAX_OBJECT_BYTES or not _OBJECT.match(raw):
+    if len(raw) > _MAX_OBJECT_BYTES or raw.lstrip()[:1] != b"{" or not is_log_of_objects(raw):
         return None
     try:
         plain = parse_json(raw)
@@ -76,7 +112,27 @@ def _logged(raw: bytes) -> str | None:
         return None
     key = text_key(plain)
     # Docker alone cuts long lines, and leaves their ends in the text.
-    return plain["log"] if key == "log" else f"{plain[key]}\n" if key else None
+    if key == "log" and plain.keys() <= _DOCKER:
+        return str(plain["log"])
+    return f"{plain[key]}\n" if key else None
+
+
+def marked_lines_of(data: bytes) -> Iterator[str]:
+    """The same with the marks of srun and mpirun as torch's own: `[rank3]: `.
+
+    Args:
+        data: of a log in which stacks stand, which is small enough to be read twice.
+    """
+    counts = {_LABEL: 0, _TAG: 0}
+    total = 0
+    for line in lines_of(data):
+        total += 1
+        for pattern in counts:
+            counts[pattern] += pattern.match(line) is not None
+    mark = next((p for p, count in counts.items() if total and count >= _MOST * total), None)
+    for line in lines_of(data):
+        match = None if mark is None else mark.match(line)
+        yield line if match is None else f"[rank{match[1]}]: {line[match.end() :]}"
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from relkit.ranks import RankSet
 from relkit.why.model import Ended, Evidence, Sighting, Speaker
@@ -33,15 +34,29 @@ class Actors:
     def __init__(self, evidence: Evidence) -> None:
         speakers = evidence.speakers
         marked = any(s.rank is not None or s.local_rank is not None for s in speakers)
-        self._tasks_are_nodes = marked or any(e.local_rank is not None for e in evidence.ended)
-        hosts = {s.host for s in speakers if s.host} | {e.host for e in evidence.ended if e.host}
+        pairs_of_tasks = {
+            (s.task, s.rank) for s in speakers if s.task is not None and s.rank is not None
+        }
+        are_same = bool(pairs_of_tasks) and all(task == rank for task, rank in pairs_of_tasks)
+        self._tasks_are_nodes = (marked and not are_same) or any(
+            e.local_rank is not None for e in evidence.ended
+        )
+        hosts = {_short(s.host) for s in speakers if s.host}
+        hosts |= {_short(e.host) for e in evidence.ended if e.host}
         nodes = {s.task for s in speakers if s.task is not None and s.local_rank is not None}
         pairs = [e for e in evidence.ended if e.rank is not None and e.local_rank is not None]
         self._is_single_node = (
             len(hosts) < 2 and len(nodes) < 2 and all(e.rank == e.local_rank for e in pairs)
         )
         self._by_local = {(e.host, e.local_rank): e.rank for e in pairs}
-        self._by_pid = {e.pid: e for e in evidence.ended if e.pid}
+        # A launcher's own log has its own local ranks.
+        self._by_log: dict[tuple[Path, int | None], set[int | None]] = {}
+        for each in pairs:
+            self._by_log.setdefault((each.path, each.local_rank), set()).add(each.rank)
+        self._ended_pids = [e for e in evidence.ended if e.pid]
+        self._processes = [s for s in (*evidence.processes, *speakers)
+                           if s.rank is not None and s.pid]  # fmt: skip
+        self._of_pid: dict[tuple[int, str], int | None] = {}
         # That torchrun saw fail first, None where its tables do not agree.
         self.first = _first_of(evidence.ended)
         self._nameless = {s.path for s in evidence.sightings if s.speaker == Speaker()}
@@ -50,13 +65,26 @@ class Actors:
         """Who a line is about, as far as anything shows."""
         speaker = sighting.speaker
         rank = self._rank(speaker)
-        if rank is None and sighting.pid and sighting.pid in self._by_pid:
-            rank = self._of_ended(self._by_pid[sighting.pid])
+        if rank is None and speaker.local_rank is not None and not speaker.host:
+            known = self._by_log.get((sighting.path, speaker.local_rank), set())
+            rank = next(iter(known)) if len(known) == 1 else None
+        if rank is None and sighting.pid:
+            rank = self._of_process(sighting.pid, _short(speaker.host))
         if rank is None and speaker == Speaker() and self._is_of_first(sighting):
             rank = self.first.rank if self.first else None
         if rank is not None:
             return Actor(rank, f"rank {rank}")
         return Actor(None, self._words(speaker, sighting))
+
+    def _of_process(self, pid: int, host: str) -> int | None:
+        """The rank of a process, None where several hosts have one of that number."""
+        key = pid, host
+        if key not in self._of_pid:
+            told = [(_short(e.host), self._of_ended(e)) for e in self._ended_pids if e.pid == pid]
+            told += [(_short(s.host), s.rank) for s in self._processes if s.pid == pid]
+            known = {rank for on, rank in told if not host or not on or on == host}
+            self._of_pid[key] = known.pop() if len(known) == 1 else None
+        return self._of_pid[key]
 
     def of_speaker(self, speaker: Speaker) -> Actor | None:
         """The rank that writes with these prefixes; None where they name none."""
@@ -103,9 +131,15 @@ class Actors:
             return f"local rank {speaker.local_rank}{node}"
         if speaker.task is not None:
             return f"task {speaker.task}"
+        pid = speaker.pid or sighting.pid
         if speaker.host:
-            return f"process {speaker.pid} of {speaker.host}" if speaker.pid else speaker.host
-        return f"process {speaker.pid}" if speaker.pid else str(sighting.path)
+            return f"process {pid} of {speaker.host}" if pid else speaker.host
+        return f"process {pid}" if pid else str(sighting.path)
+
+
+def _short(host: str) -> str:
+    """A host without its domain; an address as it is."""
+    return host if host[:1].isdigit() else host.partition(".")[0]
 
 
 def _first_of(ended: Sequence[Ended]) -> Ended | None:

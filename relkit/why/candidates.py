@@ -15,19 +15,37 @@ from relkit.flight_recorder.tracebacks import SIGN
 # In lower case, what follows each first letter: abort, by peer, cancel, unreachable, such file,
 # NCCL WARN, fail, found, of memory, finite, signal, segfault, kill, recent call, time-out, limit,
 # terminate, module named, segmentation, dumped, mismatch, preempt, permission, space left, quota,
-# evict, Xid, exit, exception.
+# evict, Xid, exit, exception; and what shells say of crashes in other languages.
 _BRANCHES = {
     "b": ("ort", "y peer", "ad_alloc"),
     "c": ("ancel", "hable", "h file", "l warn"),
     "f": ("ail", " memory", "ound", "allen off", "inite"),
-    "g": ("nal ", "fault"),
+    "g": ("nal ", "fault", "mentation", "mento", "etötet"),
+    "j": ("ob_timedout",),
     "k": ("ill", " (most", "en pipe"),
-    "m": ("eout", "ed out", "e limit", "inat", "odule named", "entation fa", "ped)", "ismatch"),
+    "m": (
+        "eout",
+        "ed out",
+        "e limit",
+        "inat",
+        "odule named",
+        "entation fa",
+        "ped)",
+        "ped core",
+        "hub0] page",
+        "hub] page",
+        "ismatch",
+    ),
     "o": ("om-kill", "om_kill"),
-    "p": ("reempt", "ermission d", "ace left"),
+    "p": ("reempt", "ermission d", "ace left", "u is lost"),
     "q": ("uota",),
     "v": ("ict",),
-    "x": ("id", "it", "cept"),
+    "x": ("id", "it", "cept", "hub0] page"),
+    "z": ("ugriffsfehler",),
+    "段": ("错误",),
+    "已": ("杀死",),
+    "強": ("制終了",),
+    "違": ("反",),
 }
 _ANY = re.compile(
     "|".join(

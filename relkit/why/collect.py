@@ -1,48 +1,92 @@
-"""Files and folders that somebody named -> all that they say of a job."""
+"""Files and folders that somebody named -> what each of them says."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from relkit.files.files_below import files_below
-from relkit.files.input_file import open_input, read_input
-from relkit.findings import Report
+from relkit.files.input_file import open_input
 from relkit.flight_recorder.file_names import earlier_attempts
 from relkit.flight_recorder.stacks_and_logs import is_put_aside, is_stack_file
+from relkit.stacks.dumpfile import SUFFIX
 from relkit.text.foreign_json import parse_object
+from relkit.why.crash_lists import read_crashes
 from relkit.why.error_file import read_error_file
 from relkit.why.file_names import numbered, speaker_of_name
-from relkit.why.hang_files import hang_of
+from relkit.why.job_marks import job_of_name, marks_of
 from relkit.why.kinds import FileKind, Sorted, sort_file
 from relkit.why.log_reader import LogReader
-from relkit.why.model import Ended, Evidence, LogFacts, Sighting, SourceFile, Speaker
-from relkit.why.scheduler_text import read_accounting, read_pod
+from relkit.why.model import FileFacts, JobMarks, LogFacts, SourceFile, Speaker
+from relkit.why.packed.archives import BAD_ARCHIVE, members_of, read_members
+from relkit.why.packed.text_source import Pieces
+from relkit.why.packed.unpacking import NO_ZSTD, packing_of
+from relkit.why.ras_text import word_of_json, word_of_text
+from relkit.why.scheduler_text import (
+    jobs_of_accounting,
+    read_accounting,
+    read_events,
+    read_job,
+    read_pod,
+)
 from relkit.why.speakers import prefixes_of
-from relkit.why.text_source import Pieces, unpacked_head
 
 STDIN = Path("-")
 MAX_FILES = 20_000
 HEAD_BYTES = 1 << 16
 _MAX_SMALL_BYTES = 64 << 20
 _MAX_SIGHTINGS = 200_000
+# Of logs that are no plain files the end is held for the analysis of hangs, and so are dumps.
+_MAX_END_BYTES = 8 << 20
+_MAX_HELD_BYTES = 128 << 20
+_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
 
 @dataclass(slots=True)
-class _Collected:
-    """What was read so far."""
+class Collected:
+    """What was read.
 
-    sightings: list[Sighting] = field(default_factory=list)
-    outlived: list[Sighting] = field(default_factory=list)
-    ended: list[Ended] = field(default_factory=list)
-    speakers: set[Speaker] = field(default_factory=set)
-    files: list[SourceFile] = field(default_factory=list)
-    for_hang: list[Path] = field(default_factory=list)
+    Args:
+        facts: of each file, in its order.
+        held: contents for the analysis of hangs that no plain file has, by path.
+    """
+
+    facts: list[FileFacts] = field(default_factory=list)
+    held: dict[Path, bytes] = field(default_factory=dict)
+    sightings: int = 0
+    held_bytes: int = 0
+
+    def hold(self, file: Path, content: bytes) -> bool:
+        """Keep a content, if there is room for it."""
+        if self.held_bytes + len(content) > _MAX_HELD_BYTES:
+            return False
+        self.held[file] = content
+        self.held_bytes += len(content)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """A file to be read.
+
+    Args:
+        path: of it, below that of its archive where it is in one.
+        is_plain: it can be opened under its path.
+        is_old: of an earlier attempt of its job.
+        speaker: what its name shows of who wrote it.
+    """
+
+    path: Path
+    is_plain: bool
+    is_old: bool
+    speaker: Speaker
 
 
 def collect(
@@ -50,7 +94,7 @@ def collect(
     *,
     stdin: BinaryIO | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[Evidence, Report | None]:
+) -> Collected:
     """Read everything once.
 
     Args:
@@ -58,32 +102,80 @@ def collect(
         stdin: of this process where left out.
         progress: called with how many files have been read, and how many there are.
 
-    Returns:
-        What was said, and the report on the hang that dumps and stacks show, if there are such.
-
     Raises:
         UsageProblem: a path does not exist, or a folder holds too many files.
     """
-    files = list(dict.fromkeys(file for path in paths for file in _named(path)))
-    old = earlier_attempts(files)
+    named = list(dict.fromkeys(file for path in paths for file in _named(path)))
+    collected = Collected()
+    archives = {file: members for file in named if (members := _members(collected, file))}
+    refused = {each.path for each in collected.facts}
+    files = [inside for file in named for inside in archives.get(file, [file])]
+    old = _earlier(files)
     aside = _of_earlier_incidents(files, paths)
     numbers = numbered(files)
-    collected = _Collected()
-    for count, file in enumerate(files, start=1):
-        if file in aside:
-            collected.files.append(SourceFile(file, "", "of an earlier incident"))
-            continue
+
+    def made(file: Path, *, is_plain: bool) -> _Input:
         speaker = speaker_of_name(file)
         if speaker == Speaker() and file in numbers:
             speaker = replace(speaker, task=numbers[file])
-        try:
-            _read(collected, file, speaker, stdin, is_old=file in old)
-        except (OSError, MemoryError) as error:
-            why = getattr(error, "strerror", None) or "it cannot be read"
-            collected.files.append(SourceFile(file, "", str(why)))
+        return _Input(file, is_plain, file in old, speaker)
+
+    for count, file in enumerate(named, start=1):
+        if file in aside:
+            _leave_out(collected, file, "of an earlier incident")
+        elif file in archives:
+            note = read_members(
+                file,
+                lambda path, stream: _safely(collected, made(path, is_plain=False), stream),
+            )
+            if note:
+                _leave_out(collected, file, note)
+        elif file not in refused:
+            _safely(collected, made(file, is_plain=file != STDIN), None, stdin)
         if progress is not None:
-            progress(count, len(files))
-    return _evidence(collected)
+            progress(count, len(named))
+    return collected
+
+
+def _members(collected: Collected, file: Path) -> list[Path]:
+    if file == STDIN:
+        return []
+    try:
+        return members_of(file) or []
+    except BAD_ARCHIVE as error:
+        if not isinstance(error, OSError):
+            _leave_out(collected, file, f"a damaged archive: {str(error)[:200]}")
+        return []
+
+
+def _earlier(files: Sequence[Path]) -> frozenset[Path]:
+    """Those of earlier attempts, by the job that their names tell."""
+    by_job: dict[str, list[Path]] = {}
+    for file in files:
+        by_job.setdefault(job_of_name(file), []).append(file)
+    return frozenset(old for part in by_job.values() for old in earlier_attempts(part))
+
+
+def _leave_out(collected: Collected, file: Path, note: str) -> None:
+    collected.facts.append(FileFacts(SourceFile(file, "", note), JobMarks(job_of_name(file))))
+
+
+def _safely(
+    collected: Collected,
+    given: _Input,
+    stream: BinaryIO | None = None,
+    stdin: BinaryIO | None = None,
+) -> None:
+    """Read a file; one that cannot be read is said, and stops nothing."""
+    try:
+        if stream is not None:
+            _read(collected, given, stream)
+            return
+        with _opened(given.path, stdin) as opened:
+            _read(collected, given, opened)
+    except (OSError, MemoryError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or "it cannot be read"
+        _leave_out(collected, given.path, str(why))
 
 
 def _of_earlier_incidents(files: Sequence[Path], named: Sequence[Path]) -> frozenset[Path]:
@@ -98,31 +190,44 @@ def _named(path: Path) -> list[Path]:
     return [path] if path == STDIN else files_below(path, MAX_FILES)
 
 
-def _read(
-    collected: _Collected, file: Path, speaker: Speaker, stdin: BinaryIO | None, *, is_old: bool
-) -> None:
-    with _opened(file, stdin) as stream:
-        head = stream.read(HEAD_BYTES)
-        while len(head) < HEAD_BYTES and (more := stream.read(HEAD_BYTES - len(head))):
-            head += more
-        text = unpacked_head(head)
-        # That format shows in nothing but its name.
-        is_stacks = file != STDIN and is_stack_file(file)
-        kind = Sorted(FileKind.STACKS) if is_stacks and head else sort_file(head, text)
-        if kind.kind in (FileKind.LOG, FileKind.KERNEL_LOG) or _is_piped(file, kind):
-            tail = _tail(stream, len(head)) if file != STDIN else b""
-            lines = (text + b"\n" + tail).decode("utf-8", "replace").splitlines()
-            pieces = Pieces(stream, head)
-            facts = LogReader(file, speaker, prefixes_of(lines)).read(pieces)
-            facts.note = facts.note or pieces.note
-            _take_log(collected, file, kind, facts, is_old=is_old)
-            return
-    _take_small(collected, file, kind, speaker, is_old=is_old)
+def _read(collected: Collected, given: _Input, stream: BinaryIO) -> None:
+    file = given.path
+    head = stream.read(HEAD_BYTES)
+    while len(head) < HEAD_BYTES and (more := stream.read(HEAD_BYTES - len(head))):
+        head += more
+    packing = packing_of(head)
+    is_held = not given.is_plain or packing is not None
+    pieces = Pieces(stream, head, _MAX_END_BYTES if is_held else 0)
+    text = pieces.begin[:HEAD_BYTES]
+    if packing is not None and packing.make is None:
+        kind = Sorted(FileKind.NONE, NO_ZSTD)
+    elif packing is None and head and _is_stacks(given, text):
+        kind = Sorted(FileKind.STACKS)
+    else:
+        kind = sort_file(head if packing is None else pieces.begin, text)
+        if packing is not None and not pieces.begin and pieces.note:
+            kind = Sorted(FileKind.NONE, pieces.note)
+    is_piped = file == STDIN and kind.kind is FileKind.STACKS
+    if kind.kind in (FileKind.LOG, FileKind.KERNEL_LOG) or is_piped:
+        tail = b"" if is_held else _tail(stream, len(head))
+        lines = (text + b"\n" + tail).decode("utf-8", "replace").splitlines()
+        facts = LogReader(file, given.speaker, prefixes_of(lines)).read(pieces)
+        facts.note = facts.note or pieces.note
+        lines += pieces.end[-HEAD_BYTES:].decode("utf-8", "replace").splitlines()
+        made = _of_log(collected, given, kind, facts, marks_of(file, lines))
+        made.read_as = _without_suffix(file) if is_held else file
+        if made.for_hang and is_held and not collected.hold(made.read_as, pieces.end):
+            made.for_hang = False
+        collected.facts.append(made)
+        return
+    _take_small(collected, given, kind, pieces, is_held=is_held)
 
 
-def _is_piped(file: Path, kind: Sorted) -> bool:
-    """Of standard input nothing but text can be read a second time."""
-    return file == STDIN and kind.kind is FileKind.STACKS
+def _is_stacks(given: _Input, text: bytes) -> bool:
+    """Whether a file is of relkit's own format of stacks, which shows in nothing but its name."""
+    if given.path == STDIN or given.is_plain:
+        return given.path != STDIN and is_stack_file(given.path)
+    return given.path.name.endswith(SUFFIX) and not (b"Process " in text and b"Thread " in text)
 
 
 def _opened(file: Path, stdin: BinaryIO | None) -> BinaryIO:
@@ -158,71 +263,92 @@ def _tail(stream: BinaryIO, head_bytes: int) -> bytes:
     return tail
 
 
-def _take_log(
-    collected: _Collected, file: Path, kind: Sorted, facts: LogFacts, *, is_old: bool
-) -> None:
-    note = f"of an earlier attempt of the job; {facts.note}" if is_old else facts.note
+def _of_log(
+    collected: Collected, given: _Input, kind: Sorted, facts: LogFacts, marks: JobMarks
+) -> FileFacts:
+    note = f"of an earlier attempt of the job; {facts.note}" if given.is_old else facts.note
     used = FileKind.LOG if kind.kind is FileKind.STACKS else kind.kind
-    collected.files.append(SourceFile(file, used.value, note.rstrip("; ")))
-    collected.speakers |= facts.speakers
-    room = _MAX_SIGHTINGS - len(collected.sightings)
+    made = FileFacts(SourceFile(given.path, used.value, note.rstrip("; ")), marks)
+    made.speakers, made.processes = facts.speakers, facts.processes
+    room = _MAX_SIGHTINGS - collected.sightings
+    collected.sightings += len(facts.sightings[:room])
     for place, sighting in enumerate(facts.sightings[:room]):
         # What a job has gone on after did not end it; a loss that stays NaN did.
-        is_outlived = is_old or place in facts.outlived
-        (collected.outlived if is_outlived else collected.sightings).append(sighting)
-    if not is_old:
-        collected.ended += facts.ended
-        if (facts.has_watchdog or kind.has_stacks) and file != STDIN:
-            collected.for_hang.append(file)
+        is_outlived = given.is_old or place in facts.outlived
+        (made.outlived if is_outlived else made.sightings).append(sighting)
+    if not given.is_old:
+        made.ended = facts.ended
+        made.for_hang = (facts.has_watchdog or kind.has_stacks) and given.path != STDIN
+    return made
 
 
 def _take_small(
-    collected: _Collected, file: Path, kind: Sorted, speaker: Speaker, *, is_old: bool
+    collected: Collected, given: _Input, kind: Sorted, pieces: Pieces, *, is_held: bool
 ) -> None:
     """A file that is read as a whole, or by the analysis of hangs."""
-    note = kind.why
+    file, note = given.path, kind.why
+    made = FileFacts(SourceFile(file, "", note), JobMarks(job_of_name(file)))
+    made.read_as = _without_suffix(file) if is_held else file
     if kind.kind in (FileKind.DUMP, FileKind.STACKS):
         if file == STDIN:
             kind, note = Sorted(FileKind.NONE), "name the file: of standard input logs are read"
+        elif given.is_old:
+            note = "of an earlier attempt of the job"
+        elif is_held and not collected.hold(made.read_as, _whole(pieces)):
+            kind, note = Sorted(FileKind.NONE), "too much is packed: unpack it first"
         else:
-            collected.for_hang.append(file)
+            made.for_hang = True
     elif kind.kind is not FileKind.NONE:
-        sightings = _of_small(file, kind.kind, speaker)
-        (collected.outlived if is_old else collected.sightings).extend(sightings)
-        if not sightings and kind.kind is FileKind.ERROR_FILE:
+        _of_small(made, _whole(pieces), kind.kind, given)
+        if given.is_old:
+            made.outlived, made.sightings = made.sightings, []
+        if kind.kind is FileKind.ERROR_FILE and not (made.sightings or made.outlived):
             kind, note = Sorted(FileKind.NONE), "no exception in it"
-    collected.files.append(SourceFile(file, kind.kind.value, note))
+    if not made.source.note or note:
+        made.source = SourceFile(file, kind.kind.value, note)
+    collected.facts.append(made)
 
 
-def _of_small(file: Path, kind: FileKind, speaker: Speaker) -> list[Sighting]:
-    data = read_input(file, _MAX_SMALL_BYTES) if file != STDIN else b""
+def _without_suffix(file: Path) -> Path:
+    """The name of what is in a packed file."""
+    return file.with_suffix("") if file.suffix.lower() in _SUFFIXES else file
+
+
+def _whole(pieces: Pieces) -> bytes:
+    data = bytearray()
+    for piece in pieces:
+        data += piece
+        if len(data) > _MAX_SMALL_BYTES:
+            raise OSError(27, f"larger than {_MAX_SMALL_BYTES} bytes")
+    return bytes(data)
+
+
+def _of_small(made: FileFacts, data: bytes, kind: FileKind, given: _Input) -> None:
+    file = given.path
     if kind is FileKind.ERROR_FILE:
         try:
-            sighting = read_error_file(parse_object(data), file, speaker)
+            sighting = read_error_file(parse_object(data), file, given.speaker)
         except ValueError:
-            return []
-        return [] if sighting is None else [sighting]
-    lines = unpacked_head(data).decode("utf-8", "replace").splitlines()
-    read = read_accounting if kind is FileKind.ACCOUNTING else read_pod
-    return list(read(lines, file))[:_MAX_SIGHTINGS]
-
-
-def _evidence(collected: _Collected) -> tuple[Evidence, Report | None]:
-    word, report, notes = hang_of(collected.for_hang)
-    files = []
-    for file in collected.files:
-        note = notes.get(file.path)
-        is_only_for_it = file.used_for in (FileKind.DUMP.value, FileKind.STACKS.value)
-        if note and is_only_for_it:
-            files.append(replace(file, used_for="", note=note))
-        else:
-            files.append(file)
-    evidence = Evidence(
-        sightings=tuple(collected.sightings),
-        outlived=tuple(collected.outlived),
-        ended=tuple(collected.ended),
-        speakers=frozenset(collected.speakers),
-        files=tuple(files),
-        hang=word,
-    )
-    return evidence, report
+            return
+        made.sightings = [] if sighting is None else [sighting]
+        return
+    lines = data.decode("utf-8", "replace").splitlines()
+    if kind is FileKind.RAS:
+        is_json = data.lstrip().startswith(b"{")
+        try:
+            made.word = word_of_json(data) if is_json else word_of_text(lines)
+        except ValueError as error:
+            made.source = SourceFile(file, "", f"no answer of NCCL's RAS: {error}"[:300])
+        return
+    if kind is FileKind.ACCOUNTING:
+        made.sightings = list(read_accounting(lines, file))[:_MAX_SIGHTINGS]
+        made.by_job = jobs_of_accounting(made.sightings)
+        return
+    read = {
+        FileKind.POD: read_pod,
+        FileKind.EVENTS: read_events,
+        FileKind.JOB: read_job,
+        FileKind.CRASHES: read_crashes,
+    }[kind]
+    made.sightings = list(islice(read(lines, file), _MAX_SIGHTINGS))
+    made.by_job = jobs_of_accounting(made.sightings) if kind is FileKind.JOB else {}

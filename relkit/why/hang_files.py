@@ -7,8 +7,8 @@ from pathlib import Path
 
 from relkit.errors import RelkitError
 from relkit.findings import Report
-from relkit.flight_recorder.analyze import analyze
-from relkit.flight_recorder.find_files import find_sources
+from relkit.flight_recorder.analyze import analyze, read_dump
+from relkit.flight_recorder.find_files import DumpFile, find_sources
 from relkit.why.model import HangWord
 
 
@@ -39,6 +39,30 @@ def hang_of(paths: Sequence[Path]) -> tuple[HangWord | None, Report | None, dict
     score = max((float(each["score"]) for each in details), default=0.0)
     culprits = tuple(report.facts.get("culprits", ()))
     return HangWord(culprits, str(report.facts.get("verdict", "")), score), report, notes
+
+
+def is_one_run(left: Path, right: Path) -> bool | None:
+    """Whether two dumps of one rank are of one run; None where that does not show."""
+    try:
+        dumps = [read_dump(DumpFile(path, 0)) for path in (left, right)]
+    except RelkitError:
+        return None
+    worlds = [max(map(len, dump.groups.values()), default=0) for dump in dumps]
+    if 0 not in worlds and worlds[0] != worlds[1]:
+        return False
+    begun = [{e.record_id: e.created_ns for e in dump.entries if e.created_ns} for dump in dumps]
+    if not all(begun):
+        return None
+    both = begun[0].keys() & begun[1].keys()
+    if any(begun[0][record] == begun[1][record] for record in both):
+        return True
+    backends = [{entry.backend for entry in dump.entries} for dump in dumps]
+    if backends[0].isdisjoint(backends[1]):
+        # Two recorders of one process, if they ran at the same time.
+        windows = [(min(times.values()), max(times.values())) for times in begun]
+        return True if windows[0][0] <= windows[1][1] and windows[1][0] <= windows[0][1] else None
+    first, second = sorted(begun, key=lambda times: min(times.values()))
+    return False if both or max(first.values()) < min(second.values()) else None
 
 
 def _is_good(path: Path, notes: dict[Path, str]) -> bool:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from relkit.text.foreign_json import parse_json
+from relkit.why.crash_lists import is_crash_list
 from relkit.why.error_file import is_error_file
-from relkit.why.scheduler_text import is_accounting, is_pod_description
+from relkit.why.ras_text import is_ras_json, is_ras_text
+from relkit.why.scheduler_text import is_accounting, is_events, is_job, is_pod_description
 
 
 class FileKind(Enum):
@@ -20,7 +22,11 @@ class FileKind(Enum):
     STACKS = "stacks"
     ERROR_FILE = "torchelastic's error file"
     ACCOUNTING = "sacct's accounting"
+    JOB = "scontrol's description of a job"
     POD = "description of a pod"
+    EVENTS = "events of Kubernetes"
+    CRASHES = "list of crashes"
+    RAS = "what NCCL's RAS says"
     NONE = ""
 
 
@@ -40,10 +46,10 @@ class Sorted:
 
 _MAGIC = (
     (b"\x7fELF", "a core file or a program: `gdb PROGRAM FILE -batch -ex bt` shows a core's stack"),
-    (b"PK\x03\x04", "a zip archive or a checkpoint, no log"),
-    (b"BZh", "packed with bzip2: unpack it first"),
-    (b"\xfd7zXZ", "packed with xz: unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "packed with zstd: unpack it first"),
+    (b"PK\x03\x04", "a checkpoint, an archive in an archive, or one that cannot be read"),
+    (b"BZh", "packed with bzip2 twice"),
+    (b"\xfd7zXZ", "packed with xz twice"),
+    (b"\x28\xb5\x2f\xfd", "packed with zstd twice"),
     (b"\x89PNG", "a picture"),
     (b"\xff\xd8\xff", "a picture"),
     (b"%PDF", "a PDF"),
@@ -53,13 +59,24 @@ _MAGIC = (
 )
 # relkit's own pages quote what was seen, also where it was nothing.
 _MARKUP = (b"<!doctype html", b"<html", b"<svg", b"<?xml", b"digraph ")
+# Whose a line is.
+_MARK = r"(?:\[[\w,]{1,20}\][^ ]{0,12} ?|\s{0,6}\d{1,7}: ?)?"
 _STACKS = (
     re.compile(
-        r"^[ \t]*(?:\[rank\d+\]:? ?)?Thread (?:0x)?[0-9A-Fa-f]+.{0,40}\((?:active|idle)", re.M
+        rf"^[ \t]*{_MARK}Thread (?:0x)?[0-9A-Fa-f]+.{{0,40}}\((?:active|idle)",
+        re.M,
     ),
-    re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+ .{0,40}\(most recent call first\)", re.M),
-    re.compile(r"^Traceback for thread \d+", re.M),
-    re.compile(r"^#\d+ +(?:0x[0-9a-f]+ in )?\S+ \(.{0,200}\)(?: (?:at|from) \S+)?$", re.M),
+    re.compile(
+        rf"^{_MARK}(?:Current thread|Thread) 0x[0-9a-f]+ .{{0,40}}"
+        r"\(most recent call first\)",
+        re.M,
+    ),
+    re.compile(rf"^{_MARK}Traceback for thread \d+", re.M),
+    re.compile(
+        rf"^{_MARK}#\d+ +(?:0x[0-9a-f]+ in )?\S+ \(.{{0,200}}\)"
+        r"(?: (?:at|from) \S+)?$",
+        re.M,
+    ),
 )
 _OF_STACKS = re.compile(
     r"\s{2,}\S|Thread |Current thread|Process \d|Python v|#\d+ |Traceback for|Timeout \(|"
@@ -108,6 +125,8 @@ def _json(shown: str) -> Sorted | None:
         plain = parse_json(shown)
     except ValueError:
         cut = shown[:4096]
+        if '"communicators' in cut and '"nccl_version"' in cut:
+            return Sorted(FileKind.RAS)
         if any(f'"{key}"' in cut for key in _DUMP_KEYS):
             return Sorted(FileKind.DUMP)
         if re.match(r'\s*\[\s*\{\s*"pid"', cut) and "thread" in cut:
@@ -117,11 +136,13 @@ def _json(shown: str) -> Sorted | None:
             return Sorted(FileKind.NONE, "damaged JSON, or of a kind that is not read")
         return None
     if isinstance(plain, dict):
+        if is_ras_json(plain):
+            return Sorted(FileKind.RAS)
         if plain.keys() & _DUMP_KEYS:
             return Sorted(FileKind.DUMP)
         if is_error_file(plain):
             return Sorted(FileKind.ERROR_FILE)
-        if plain.keys() & {"log", "msg"}:
+        if plain.keys() & {"log", "msg", "textPayload", "MESSAGE"}:
             return None
     begin = plain[0] if isinstance(plain, list) and plain else None
     if isinstance(begin, dict) and {"frames", "pid"} <= begin.keys():
@@ -133,8 +154,16 @@ def _sort_text(shown: str) -> Sorted:
     lines = shown.splitlines()
     if is_accounting(lines):
         return Sorted(FileKind.ACCOUNTING)
+    if is_job(lines):
+        return Sorted(FileKind.JOB)
     if is_pod_description(lines):
         return Sorted(FileKind.POD)
+    if is_events(lines):
+        return Sorted(FileKind.EVENTS)
+    if is_ras_text(lines):
+        return Sorted(FileKind.RAS)
+    if is_crash_list(lines):
+        return Sorted(FileKind.CRASHES)
     filled = sum(bool(line.strip()) for line in lines)
     if any(pattern.search(shown) for pattern in _STACKS):
         in_stacks = sum(_OF_STACKS.match(line) is not None for line in lines)

@@ -19,6 +19,7 @@ from relkit.why.candidates import Line, Scanner, is_outlived, shape_of
 from relkit.why.clocks import clock_of
 from relkit.why.launcher_text import TABLE_LINES, LauncherText, begins_table
 from relkit.why.model import Clock, LogFacts, Sighting, Speaker
+from relkit.why.nccl_ranks import NcclRanks
 from relkit.why.rules.exceptions import GENERIC, cause_of_exception
 from relkit.why.rules.line_rules import is_by_number, rule_of
 from relkit.why.rules.manner import (
@@ -31,7 +32,7 @@ from relkit.why.rules.manner import (
     OUTRIGHT,
 )
 from relkit.why.rules.told import Kind
-from relkit.why.speakers import Prefixes, without_prefixes
+from relkit.why.speakers import Prefixes, host_of_system_log, without_prefixes
 
 _MAX_SIGHTINGS = 20_000
 _MAX_SHAPES = 8192
@@ -47,6 +48,7 @@ _NCCL_WARN = "NCCL WARN"
 _ANNOUNCED_LINES = 3
 _CONDITION_CHARS = 80
 _BEGIN_CHARS = 600
+_XID_PROCESS = re.compile(r"\bXid\b.{0,80}\bpid='?(\d{1,9})", re.ASCII)
 _BARE_EXCEPTION = re.compile(
     r"^(?:\w+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit|NotFound|Failed))(?:: ?(.*))?$"
     r"|^(?:[a-z_]\w*\.)+([A-Z]\w*): (.*)$"
@@ -99,13 +101,15 @@ class LogReader:
 
     def read(self, pieces: Iterable[bytes]) -> LogFacts:
         """All of it."""
-        scanner = self._scanner = Scanner(pieces)
+        ranks = NcclRanks()
+        scanner = self._scanner = Scanner(ranks.noting(pieces))
         for line in scanner:
             self._line(line)
             scanner.wants_all = self._is_listening(line)
         self._close_all()
         self._read_last()
         facts = self.facts
+        facts.processes = ranks.processes
         facts.outlived = {
             place
             for place, each in enumerate(facts.sightings)
@@ -259,6 +263,10 @@ class LogReader:
             cause, kind = cause_of_exception(bare[1] or bare[3])
         else:
             return False
+        if not pid and (xid := _XID_PROCESS.search(text)) is not None:
+            pid = int(xid[1])
+        if not speaker.host and (host := host_of_system_log(line.text)):
+            speaker = replace(speaker, host=host)
         is_outright = OUTRIGHT.match(text, 0, _BEGIN_CHARS) is not None
         if cause in OFTEN_MENTIONED and kind is Kind.ROOT and not is_outright:
             kind = Kind.WEAK

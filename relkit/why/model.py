@@ -41,6 +41,34 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
+class JobMarks:
+    """What shows of which job a file is, and when.
+
+    Args:
+        name: the job's id by name or folder, "" where these tell none.
+        said: ids that its text names.
+        first, last: its first and its last time, None where it has none.
+    """
+
+    name: str = ""
+    said: frozenset[str] = frozenset()
+    first: Clock | None = None
+    last: Clock | None = None
+
+    @property
+    def job(self) -> str:
+        """The id, "" where nothing tells it or its text names several."""
+        return self.name or (next(iter(self.said)) if len(self.said) == 1 else "")
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """From when to when, s, as far as both times are of one kind."""
+        if self.first is None or self.last is None or self.first.kind != self.last.kind:
+            return None
+        return self.first.at_s, self.last.at_s
+
+
+@dataclass(frozen=True, slots=True)
 class Sighting:
     """A line that tells of a failure.
 
@@ -119,6 +147,7 @@ class LogFacts:
     Args:
         sightings: in its order; ended: what launchers say in it.
         speakers: the ranks that have written in it, tasks and local ranks apart.
+        processes: which process is which rank, where the log says it.
         outlived: places in `sightings` after which the job went on.
         has_watchdog: NCCL's watchdog speaks in it.
         note: what of it was left out, "" where nothing was.
@@ -127,9 +156,41 @@ class LogFacts:
     sightings: list[Sighting] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     speakers: set[Speaker] = field(default_factory=set)
+    processes: set[Speaker] = field(default_factory=set)
     outlived: set[int] = field(default_factory=set)
     has_watchdog: bool = False
     note: str = ""
+
+
+@dataclass(slots=True)
+class FileFacts:
+    """What one file says, and of which job it is.
+
+    Args:
+        source: the file; marks: what shows of its job.
+        sightings, outlived, ended, speakers, processes: as of Evidence.
+        for_hang: the analysis of hangs is to read it.
+        read_as: the path under which that finds it, another one for a packed file.
+        by_job: of an accounting, what it says of each job.
+        word: what it says of a hang by itself.
+    """
+
+    source: SourceFile
+    marks: JobMarks
+    sightings: list[Sighting] = field(default_factory=list)
+    outlived: list[Sighting] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    speakers: set[Speaker] = field(default_factory=set)
+    processes: set[Speaker] = field(default_factory=set)
+    for_hang: bool = False
+    read_as: Path = Path()
+    by_job: Mapping[str, list[Sighting]] = field(default_factory=dict)
+    word: HangWord | None = None
+
+    @property
+    def path(self) -> Path:
+        """Of the file."""
+        return self.source.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +216,7 @@ class Evidence:
         ended: words of launchers.
         speakers: all that have written anything, as far as prefixes and names tell.
         files: each that was looked at.
+        processes: which process is which rank, where anything says it.
         hang: the verdict on dumps and stacks, None where there are none.
     """
 
@@ -164,6 +226,7 @@ class Evidence:
     speakers: frozenset[Speaker]
     files: tuple[SourceFile, ...]
     hang: HangWord | None = None
+    processes: frozenset[Speaker] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,9 @@ from tests.unit.flight_recorder.test_spy_text import NATIVE, OLD, SHORT
 from tests.unit.hook.test_reader import blank, put, slot
 from tests.unit.netcheck.test_report import result as check_result
 from tests.unit.why.job_logs import LOGS
+from tests.unit.why.test_crashes import CASES as CRASHES
+from tests.unit.why.test_packed import ARCHIVES, PACK
+from tests.unit.why.test_real_stacks import TOOLS, text
 from tools.audit.target import Run, Target, reads_file, writer
 
 # Of the three files of a saved check.
@@ -223,7 +226,16 @@ def _read_beside(folder: Path, name: str) -> Run:
 
 def _why_texts(_: Path) -> list[bytes]:
     texts = [log.text for log in LOGS.values()]
-    return [*(text.encode() for text in texts), texts[0].encode("utf-16")]
+    texts += ["\n".join(files.values()) for files, *_ in CRASHES.values()]
+    texts += [text(tool, rank) for tool in TOOLS for rank in (0, 1)]
+    return [*(each.encode() for each in texts), texts[0].encode("utf-16")]
+
+
+def _why_packed(_: Path) -> list[bytes]:
+    data = "\n".join(log.text for log in LOGS.values()).encode()
+    files = {"job_1/rank0.log": data, "job_2/rank1.log": data, "b/nccl_trace_rank_0": b"\x80\x04."}
+    packed = [pack(data) for pack in PACK.values()]
+    return [*packed, *(pack(files) for pack in ARCHIVES.values())]
 
 
 def _read_why(folder: Path) -> Run:
@@ -256,6 +268,7 @@ TARGETS = (
     Target("spy", "texts of py-spy", _spy_texts, _read_spy),
     Target("watchdog", "logs of NCCL's watchdog", _watchdog_logs, _read_watchdog),
     Target("why", "logs and whatever else a job leaves", _why_texts, _read_why, "text"),
+    Target("why-packed", "packed files and archives", _why_packed, _read_why),
     Target("flight", "flight-recorder dumps (pickles)", _flight_pickles, _read_flight),
     Target("flight-json", "flight-recorder dumps (JSON)", _flight_jsons, _read_flight, "json"),
 )

@@ -53,6 +53,9 @@ EXCEPTIONS: dict[str, tuple[str, Kind]] = {
     "WorkerCrashedError": ("peer-lost", _AFTER),
     "SignalException": ("cancelled", _WEAK),
     "KeyboardInterrupt": ("interrupted", _WEAK),
+    # Those that it holds tell more.
+    "ExceptionGroup": ("exception", _WEAK),
+    "BaseExceptionGroup": ("exception", _WEAK),
     "RuntimeError": ("runtime", _ROOT),
 }
 GENERIC = frozenset({"exception", "runtime"})

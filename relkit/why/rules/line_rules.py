@@ -7,35 +7,13 @@ as tells it from others.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from relkit.why.rules.bounded import bounded
-from relkit.why.rules.needed_words import needed_words
+from relkit.why.rules.line_rule import LineRule
+from relkit.why.rules.line_rule import line_rule as _rule
+from relkit.why.rules.other_words import BY_ERRNO, OTHER_SHELLS
 from relkit.why.rules.told import Kind
 
 _ROOT, _WEAK, _AFTER, _LAUNCHER = Kind.ROOT, Kind.WEAK, Kind.CONSEQUENCE, Kind.LAUNCHER
-
-
-@dataclass(frozen=True, slots=True)
-class LineRule:
-    """What a kind of line stands for.
-
-    Args:
-        cause: name in the table of causes; kind: how much it says.
-        words: see needed_words; a line that holds none of them is not looked at.
-        pattern: that must be in it; its group `pid` is the process that it is about.
-    """
-
-    cause: str
-    kind: Kind
-    words: tuple[str, ...]
-    pattern: re.Pattern[str]
-
-
-def _rule(cause: str, kind: Kind, pattern: str) -> LineRule:
-    ends = bounded(pattern)
-    return LineRule(cause, kind, needed_words(ends), re.compile(ends, re.IGNORECASE | re.ASCII))
-
 
 # Linux, and shells.
 _SYSTEM = (
@@ -44,11 +22,25 @@ _SYSTEM = (
     _rule("oom-killer", _ROOT, r"\boom[-_ ]?kill(?:ed|er)?\b(?!.*(?:disable|adj|score))"),
     _rule("oom-killer", _ROOT, r"^srun: error: .*\bout of memory$"),
     _rule("oom-killer", _ROOT, r"exceeded (?:step |job )?memory limit"),
+    _rule("oom-killer", _ROOT, r"oomd\[\d+\]: killed .* due to memory"),
+    _rule(
+        "oom-killer",
+        _ROOT,
+        r"earlyoom.*\bsending sig(?:kill|term) to process (?P<pid>\d+)",
+    ),
+    _rule("oom-killer", _ROOT, r"\bterm_memlimit\b"),
+    _rule("oom-killer", _ROOT, r"\bjob killed: v?mem\b.*exceeded limit"),
+    _rule(
+        "segfault",
+        _WEAK,
+        r"\bprocess (?P<pid>\d+) \(.*\) of user \d+ (?:terminated abnormally|dumped core)",
+    ),
     _rule("oom-killer", _ROOT, r"killed due to the node running low on memory"),
     _rule("hardware", _ROOT, r"\bNVRM: Xid\b(?!.*:\s*(?:13|31|43|45)\b,)"),
     _rule("device-error", _ROOT, r"\bNVRM: Xid\b.*:\s*(?:13|31)\b,"),
     _rule("device-error", _AFTER, r"\bNVRM: Xid\b.*:\s*(?:43|45)\b,"),
     _rule("hardware", _ROOT, r"gpu (?:has )?fallen off the bus"),
+    _rule("hardware", _ROOT, r"\bgpu is lost\b"),
     _rule(
         "hardware",
         _ROOT,
@@ -204,6 +196,7 @@ _NETWORK = (
         _WEAK,
         r"watchdog caught collective operation timeout|watchdog got stuck|"
         r"(?:collective|operation|work\w*|wait\w*|monitoredbarrier|barrier).*timed? ?out|"
+        r"\b[hnrx]ccl \w+ time-?out|getting socket times out|remote rank did not send|"
         r"timed out waiting \d+ ?ms for (?:recv|send)|application timeout caused pair|"
         r"heartbeat monitor timed out|ran for \d+ milliseconds before timing out",
     ),
@@ -246,6 +239,8 @@ _DEVICE_ERRORS = (
         "device-error",
         _ROOT,
         r"(?:cuda|hip|npu|acl|musa)(?: runtime)? (?:error|failure)|"
+        r"\bacl (?:stream|event|device) \w+ failed|\baicore (?:execution|exception|error)|"
+        r"amdgpu: \[\w+\] page fault|amdgpu_job_timedout|"
         r"cu(?:blas|dnn|fft|solver)_status|cu(?:blas|dnn|fft|solver) error|"
         r"illegal memory access|unspecified launch failure|"
         r"cuda(?:error)?_?(?:launch|illegal|unknown)\w*|misaligned address|"
@@ -402,7 +397,8 @@ _ENDS = (
         "killed",
         _WEAK,
         r"^(?:\S+: line \d+: +)?(?P<pid>\d+)? *killed\b|exited on signal 9|^killed$|"
-        r"died with <signals\.sigkill|return code = -9|exit code:? 137|exited with exit code 137",
+        r"died with <signals\.sigkill|return code = -9|exit code:? 137|exited with exit code 137|"
+        r"killed by (?:sigkill|signal:? 9)\b",
     ),
     _rule(
         "abort",
@@ -430,6 +426,8 @@ LINE_RULES: tuple[LineRule, ...] = (
     *_DEVICE_ERRORS,
     *_PROGRAMS,
     *_ENDS,
+    *BY_ERRNO,
+    *OTHER_SHELLS,
 )
 
 

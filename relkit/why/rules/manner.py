@@ -27,9 +27,18 @@ OF_A_SHELL = re.compile(
     re.IGNORECASE,
 )
 LEVEL = re.compile(r"(?<![=\w])(?:WARN(?:ING)?|INFO|DEBUG)\b|\b\w*Warning:|Exception ignored in")
+_NO_NUMBER_OF = "".join(
+    f"(?<!{word} )"
+    for word in (
+        "rank", "replica", "worker", "task", "node", "process", "gpu", "device", "shard", "job",
+        "attempt", "pod",
+    )
+)  # fmt: skip
 HARMLESS = re.compile(
     r"\b(?:retry(?:ing)?|retries|will (?:try|fall) |falling back|fallback|ignor(?:e|ing)|skipp?ing|"
-    r"optional|non-fatal|handled|deprecat\w+|0 (?:errors|failed|failures)|no errors?|"
+    r"optional|non-fatal|handled|deprecat\w+|0 (?:errors|failures)|"
+    # A rank of that number has failed.
+    rf"{_NO_NUMBER_OF}0 failed|no errors?|"
     r"error(?:s|_count)?[=: ]+0(?:\.0+)?|(?:no|not|0) oom[-_ ]?kill(?:s|ed|er)?|"
     r"oom_?kill(?:ed)?[\"']?[:= ]+[\"']?(?:0|false))\b|"
     r"\bhandlers?\b.{0,80}\b(?:installed|registered|set)\b|"

@@ -177,7 +177,11 @@ ALLOWED: Mapping[str, str] = {
     ),
     "relkit.trainer.telemetry": "ground",
     "relkit.ttp": "ground relkit.checkpoint relkit.hook relkit.net",
-    "relkit.why": "ground relkit.flight_recorder relkit.why.rules",
+    "relkit.why": (
+        "ground relkit.accounting relkit.flight_recorder relkit.nccl_ras relkit.stacks "
+        "relkit.why.packed relkit.why.rules"
+    ),
+    "relkit.why.packed": "ground relkit.flight_recorder",
     "reports": "ground relkit.accounting relkit.stacks reports.drawing reports.flames",
     "reports.drawing": "ground relkit.stacks",
     "reports.flames": "ground relkit.stacks reports.drawing",

@@ -14,11 +14,11 @@ from relkit.why.candidates import Scanner, progress_in
 from relkit.why.kinds import FileKind, sort_file
 from relkit.why.log_reader import LogReader
 from relkit.why.model import LogFacts, Speaker
+from relkit.why.packed.text_source import Pieces
 from relkit.why.rules.bounded import bounded
 from relkit.why.rules.line_rules import LINE_RULES
 from relkit.why.scheduler_text import read_pod
 from relkit.why.speakers import Prefixes
-from relkit.why.text_source import Pieces
 
 
 def read(data: bytes) -> tuple[LogReader, LogFacts]:

@@ -1,0 +1,182 @@
+"""The name of a job of `relkit launch` -> what its journal and timeline say of it now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relkit.accounting.journal_folder import jobs_here, journals_of
+from relkit.accounting.report import job_report
+from relkit.errors import UsageProblem
+from relkit.files.input_file import read_input
+from relkit.files.usual_timeline import usual_folders
+from relkit.findings import Evidence, Finding, Report, Status
+from relkit.text.foreign_json import parse_object
+from relkit.text.nearest import nearest
+from relkit.text.printable import printable_line
+from relkit.why.rules.causes import CAUSES
+from relkit.why.rules.line_rules import rule_of
+from relkit.why.show import NAMED, NOT_KNOWN, NOTHING, WHOLE_JOB
+
+_REPORT = "report.json"
+_MAX_REPORT_BYTES = 16 << 20
+_MAX_LISTED = 8
+_MAX_FOLDERS = 200
+# A failure before that was outlived.
+_ENDED_WELL = ("running", "succeeded")
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What the launcher holds for the newest failure.
+
+    Args:
+        text: in words; ranks: at fault; where: that it is from; score: 0 to 1.
+    """
+
+    text: str
+    ranks: tuple[int, ...]
+    where: str
+    score: float
+
+
+def is_job_name(word: str) -> bool:
+    """Whether a word can only be the name of a job: no path is called so."""
+    return word != "-" and "/" not in word and not Path(word).exists()
+
+
+def is_known(job_id: str) -> bool:
+    """Whether a launcher of this user has left a journal or a verdict on that job on this host."""
+    return bool(journals_of(job_id)) or _of_timeline(job_id, 0.0) is not None
+
+
+def no_such_job(word: str) -> UsageProblem:
+    """What to say of a word that is neither a path nor a job."""
+    jobs = jobs_here()
+    meant = nearest(word, jobs)
+    shown = ", ".join(sorted(jobs)[:_MAX_LISTED])
+    more = f" and {len(jobs) - _MAX_LISTED} more" if len(jobs) > _MAX_LISTED else ""
+    known = f"The jobs of this host are {shown}{more}." if jobs else "No job has run here."
+    guess = f" Did you mean {meant!r}?" if meant else ""
+    return UsageProblem(
+        f"there is no file, folder or job {printable_line(word)!r}.{guess}",
+        next_step=f"Name a log, a dump or a folder that holds some, or a job of `relkit status`. "
+        f"{known}",
+    )
+
+
+def explain_job(job_id: str, *, argv: Sequence[str] = ()) -> Report:
+    """Why a job of this host failed or hangs, as far as its launcher has seen it.
+
+    Args:
+        job_id: of which `is_known` is true; argv: the command line.
+
+    Raises:
+        BadInputFile: none of its journals can be read.
+    """
+    started, began = time.time(), time.monotonic()
+    findings: tuple[Finding, ...] = ()
+    state = "not known"
+    if journals_of(job_id):
+        status = job_report(job_id, argv=tuple(argv), started=started)
+        begun_s = float(status.facts["begun_unix_s"])
+        fault = _of_timeline(job_id, begun_s) or _of_journal(status.facts)
+        state, findings = str(status.facts["state"]), status.findings
+    else:
+        fault = _of_timeline(job_id, 0.0)
+    finding = _finding(job_id, state, fault)
+    if finding.id == NOTHING:
+        fault = None
+    facts = {
+        "job": job_id,
+        "state": state,
+        "culprits": list(fault.ranks) if fault else [],
+        "who": finding.title.partition(":")[0] if fault and fault.ranks else "nobody",
+        "cause": _cause(fault) if fault else "",
+        "place": "",
+        "confidence": fault.score if fault else 0.0,
+        "reasons": [fault.text] if fault else [],
+        "missing": [],
+        "first_errors": [],
+        "hang": None,
+        "files": [],
+    }
+    return Report(
+        "why", (finding, *findings), facts, started, time.monotonic() - began, tuple(argv)
+    )
+
+
+def _finding(job_id: str, state: str, fault: _Fault | None) -> Finding:
+    name = printable_line(job_id)
+    if fault is None or state in _ENDED_WELL:
+        past = (f"it has outlived: {fault.text}",) if fault else ()
+        return Finding(
+            NOTHING,
+            Status.UNKNOWN,
+            f"nothing says that job {name} has failed: "
+            f"{'it runs' if state == 'running' else f'its launcher says {state!r}'}",
+            reasons=past,
+            advice="While it hangs: `relkit stacks dump --job JOB -o DIR`, then relkit why DIR. "
+            "Its output is where the launcher's went: name it as well.",
+        )
+    sure = fault.score >= 0.5
+    ranks = ", ".join(map(str, fault.ranks))
+    title = f"rank{'s' if len(fault.ranks) > 1 else ''} {ranks}: " if fault.ranks else "nobody: "
+    return Finding(
+        (NAMED if fault.ranks else WHOLE_JOB) if sure else NOT_KNOWN,
+        Status.FAIL if sure else Status.UNKNOWN,
+        f"{title}{printable_line(fault.text.removeprefix(title))}",
+        ranks=",".join(map(str, fault.ranks)),
+        reasons=(f"{fault.where} says so",),
+        evidence=(Evidence("confidence", fault.score),),
+        advice=CAUSES["launcher"].advice if not fault.ranks else
+        "Name the job's own output as well: it has what that rank said itself.",
+    )  # fmt: skip
+
+
+def _cause(fault: _Fault) -> str:
+    known = rule_of(fault.text)
+    if known is not None:
+        return known[0].cause
+    return "hang" if fault.where.endswith(_REPORT) else "launcher"
+
+
+def _of_timeline(job_id: str, begun_unix_s: float) -> _Fault | None:
+    """The verdict that the launcher has left in a timeline folder on this job."""
+    for file in _reports():
+        try:
+            if file.stat().st_mtime < begun_unix_s:
+                continue
+            plain = parse_object(read_input(file, _MAX_REPORT_BYTES))
+        except (OSError, ValueError):
+            continue
+        verdict, ranks = plain.get("verdict"), plain.get("culprits")
+        if plain.get("job_id") != job_id or not isinstance(verdict, str) or not verdict:
+            continue
+        known = ranks if isinstance(ranks, list) else []
+        good = tuple(rank for rank in known if isinstance(rank, int) and rank >= 0)
+        return _Fault(verdict, good, str(file), 0.9 if good else 0.3)
+    return None
+
+
+def _reports() -> Iterator[Path]:
+    for folder in usual_folders():
+        yield folder / _REPORT
+        try:
+            older = sorted(folder.glob(f"previous-*/{_REPORT}"))[:_MAX_FOLDERS]
+        except OSError:
+            continue
+        yield from older
+
+
+def _of_journal(facts: Mapping[str, Any]) -> _Fault | None:
+    recoveries = [each for each in facts["recoveries"] if each["sentence"]]
+    if not recoveries:
+        return None
+    last = recoveries[-1]
+    rank = last["rank"]
+    ranks = (rank,) if isinstance(rank, int) and rank >= 0 else ()
+    return _Fault(str(last["sentence"]), ranks, "the launcher's journal", 0.8)

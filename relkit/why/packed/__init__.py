@@ -1,0 +1,1 @@
+"""What is packed or in an archive, read in memory."""
