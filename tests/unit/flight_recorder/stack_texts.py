@@ -31,6 +31,9 @@ WAITS: dict[str, Frames] = {
                  ("forward_step", "train.py", 77), *ENDS),
     "ddp": (("_pre_forward", "torch/nn/parallel/distributed.py", 1775), ("step", "train.py", 88),
             *ENDS),
+    "backward": (("_engine_run_backward", "torch/autograd/graph.py", 979),
+                 ("backward", "torch/autograd/__init__.py", 395), ("backward", "torch/_tensor.py", 623),
+                 ("step", "train.py", 91), *ENDS),
     "horovod": (("synchronize", "horovod/torch/mpi_ops.py", 1270), ("step", "train.py", 99),
                 *ENDS),
 }  # fmt: skip
