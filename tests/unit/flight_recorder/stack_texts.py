@@ -76,6 +76,6 @@ def fault_text(frames: Frames, pid: int, *, active: bool = False, mark: str = ""
     head = "Current thread" if pid % 2 else "Thread"
     lines = ["Timeout (0:10:00)!", "Thread 0x00007f04d36bb740 (most recent call first):",
              '  File "/usr/lib/python3.10/threading.py", line 324 in wait', "",
-             f"{head} 0x00007f04d36bb{pid:04x} (most recent call first):"]  # fmt: skip
+             f"{head} 0x00007f04d36b{pid:04x} (most recent call first):"]  # fmt: skip
     lines += [f'  File "{_whole(path)}", line {line} in {func}' for func, path, line in frames]
     return "".join(f"{mark}{line}\n" for line in lines)
