@@ -36,7 +36,7 @@ from benchmarks.verdicts.corpus.incident import Crash, Incident
 from benchmarks.verdicts.corpus.plan import incidents
 
 # Longer than a run may take by itself.
-_LIMIT_S = 100.0
+_LIMIT_S = 70.0
 _TRIES = 3
 _LOOK_S = 0.05
 _ENVIRONMENT = {

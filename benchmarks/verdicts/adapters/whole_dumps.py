@@ -28,9 +28,7 @@ def dumps_in(folder: Path) -> dict[int, Plain]:
     for rank, dump in sorted(dumps.items()):
         for group in {entry["process_group"][0] for entry in dump["entries"]}:
             users.setdefault(group, []).append(rank)
-    return {
-        rank: dump if members(dump) else _with_members(dump, users) for rank, dump in dumps.items()
-    }
+    return {rank: _with_members(dump, users) for rank, dump in dumps.items()}
 
 
 def write(dumps: Mapping[int, Plain], folder: Path, prefix: str) -> None:
@@ -46,8 +44,11 @@ def members(dump: Plain) -> list[int]:
 
 
 def _with_members(dump: Plain, users: Mapping[str, list[int]]) -> Plain:
-    groups = {
+    used = {tuple(entry["process_group"]) for entry in dump["entries"]}
+    lacking = {
         name: {"name": name, "desc": description, "ranks": json.dumps(users[name])}
-        for name, description in {tuple(entry["process_group"]) for entry in dump["entries"]}
+        for name, description in used
+        if not dump["pg_config"].get(name, {}).get("ranks")
     }
-    return {**dump, "pg_config": groups}
+    listed = {name: group for name, group in dump["pg_config"].items() if name}
+    return {**dump, "pg_config": {**listed, **lacking}}

@@ -14,7 +14,7 @@ _DUMP_NAMES = ("nccl_trace_rank_{}", "rank_{}", "fr_dump_{}", "trace_rank{}.pkl"
 _STAGES = 4
 _ON_HOST = ("sleep", "lock", "pipe", "fifo", "file-lock", "queue", "socket", "spin", "checkpoint")
 _LAYOUTS = ("2x1x2", "2x1x4", "2x2x1", "2x2x2", "4x1x2")
-_PIPELINES = ("gpipe", "1f1b", "interleaved")
+_PIPELINES = ("1f1b", "interleaved")
 
 
 def _draw(name: str) -> random.Random:
@@ -40,7 +40,7 @@ def _of(
         job, options, fault, rank, draw.choice(steps), draw.choice(micro_batches), evidence,
         when, damage, hurt if damage else -1, draw.choice(_DUMP_NAMES),
     )  # fmt: skip
-    causes = () if is_well else ("killed",) if fault == "kill" else ("hang",)
+    causes = () if is_well else ("killed", "peer-lost", "hang") if fault == "kill" else ("hang",)
     kind = "none" if is_well else "hang"
     return Incident(name, group, kind, () if is_well else (rank,), causes, ranks, recipe)
 
@@ -111,17 +111,16 @@ def _of_nccl() -> Iterator[Incident]:
         for name in _names(f"p2p-{schedule}-skip-send", 4):
             yield _pipe(name, "transfer left out", "skip-send", schedule, micro_batches=ring,
                         at_fault=None if schedule == "interleaved" else not_last)  # fmt: skip
-    for name in _names("p2p-gpipe-skip-recv", 4):
-        yield _pipe(name, "transfer left out", "skip-recv", "gpipe", at_fault=not_first)
+    for name in _names("p2p-1f1b-skip-recv", 4):
+        yield _pipe(name, "transfer left out", "skip-recv", "1f1b", at_fault=not_first)
     for name in _names("p2p-1f1b-skip-gradient", 3):
         yield _pipe(name, "transfer left out", "skip-send-gradient", "1f1b", at_fault=not_first)
     orders: tuple[tuple[str, str, tuple[int, ...]], ...] = (
         ("swap", "1f1b", (5, 6)),
-        ("order", "gpipe", (2, 3, 4, 5)),
         ("peer", "interleaved", (2, 8, 9)),
     )
     for fault, schedule, ring in orders:
-        for name in _names(f"p2p-{schedule}-{fault}", 3):
+        for name in _names(f"p2p-{schedule}-{fault}", 4):
             yield _pipe(name, "transfers in another order", fault, schedule, micro_batches=ring)
     for number, fault in enumerate(("sleep", "socket", "lock", "fifo", "queue", "checkpoint")):
         for name in _names(f"p2p-{fault}", 2):
@@ -129,7 +128,7 @@ def _of_nccl() -> Iterator[Incident]:
             yield _pipe(name, "a stage is busy elsewhere", fault, schedule)
     for fault, at_fault in (("larger-send", not_last), ("smaller-recv", not_first)):
         for name in _names(f"p2p-{fault}", 3):
-            yield _pipe(name, "other size or call (NCCL's form)", fault, "gpipe",
+            yield _pipe(name, "other size or call (NCCL's form)", fault, "1f1b",
                         at_fault=at_fault)  # fmt: skip
     for fault in ("size-tensor", "other-tensor"):
         for name in _names(f"nccl-{fault}", 3):
@@ -166,7 +165,7 @@ def _of_stacks() -> Iterator[Incident]:
         for fault in ("sleep", "lock", "fifo", "checkpoint", *(() if few else _MORE)):
             yield _data(f"{kind}-{fault}", group, fault, (kind,))
         for number, fault in enumerate(("sleep", "queue", *(() if few else ("lock", "fifo")))):
-            yield _pipe(f"{kind}-pipeline-{fault}", group, fault, _PIPELINES[number % 3], (kind,))
+            yield _pipe(f"{kind}-pipeline-{fault}", group, fault, _PIPELINES[number % 2], (kind,))
     for name in _names("dumps-and-stacks", 4):
         yield _data(name, "dumps and stacks", "lock", ("gloo", "py-spy"))
 

@@ -86,7 +86,7 @@ class Recorder:
                 self._await(entry, lambda: start(tensor, peer, **more).wait())
                 return None
             work = None if self.holds else start(tensor, peer, **more)
-            return _Transfer(self, entry, work)
+            return _Transfer(lambda: self._await(entry, lambda: work and work.wait()))
 
         return recorded
 
@@ -138,15 +138,19 @@ class Recorder:
 
 
 class _Transfer:
-    """A send or receive in the background."""
+    """A send or receive in the background, whose end is seen when it comes.
 
-    def __init__(self, recorder: Recorder, entry: Plain, work: dist.Work | None) -> None:
-        self._recorder, self._entry, self._work = recorder, entry, work
+    Args:
+        to_end: returns when it has ended.
+    """
+
+    def __init__(self, to_end: Callable[[], None]) -> None:
+        self._thread = threading.Thread(target=to_end, daemon=True)
+        self._thread.start()
 
     def wait(self) -> None:
         """Until it has ended."""
-        work = self._work
-        self._recorder._await(self._entry, lambda: None if work is None else work.wait())
+        self._thread.join()
 
 
 def _listed(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
