@@ -23,7 +23,7 @@ from relkit.why.kinds import FileKind, Sorted, sort_file
 from relkit.why.log_reader import LogReader
 from relkit.why.model import Ended, Evidence, LogFacts, Sighting, SourceFile, Speaker
 from relkit.why.scheduler_text import read_accounting, read_pod
-from relkit.why.speakers import prefixes_of
+from relkit.why.speakers import prefixes_of, without_prefixes
 from relkit.why.text_source import Pieces, unpacked_head
 
 STDIN = Path("-")
@@ -31,6 +31,8 @@ MAX_FILES = 20_000
 HEAD_BYTES = 1 << 16
 _MAX_SMALL_BYTES = 64 << 20
 _MAX_SIGHTINGS = 200_000
+# Of the beginning and the end of a log, to see which ranks there are.
+_SAMPLE_LINES = 256
 
 
 @dataclass(slots=True)
@@ -41,6 +43,7 @@ class _Collected:
     outlived: list[Sighting] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     speakers: set[Speaker] = field(default_factory=set)
+    present: set[Speaker] = field(default_factory=set)
     files: list[SourceFile] = field(default_factory=list)
     for_hang: list[Path] = field(default_factory=list)
 
@@ -108,12 +111,17 @@ def _read(
         text = unpacked_head(head)
         # That format shows in nothing but its name.
         is_stacks = file != STDIN and is_stack_file(file)
+        # A log in which a rank says nothing, or an empty one, shows that there was such a rank.
+        collected.present.add(speaker)
         kind = Sorted(FileKind.STACKS) if is_stacks and head else sort_file(head, text)
         if kind.kind in (FileKind.LOG, FileKind.KERNEL_LOG) or _is_piped(file, kind):
             tail = _tail(stream, len(head)) if file != STDIN else b""
             lines = (text + b"\n" + tail).decode("utf-8", "replace").splitlines()
             pieces = Pieces(stream, head)
-            facts = LogReader(file, speaker, prefixes_of(lines)).read(pieces)
+            prefixes = prefixes_of(lines)
+            some = (*lines[:_SAMPLE_LINES], *lines[-_SAMPLE_LINES:])
+            collected.present |= {without_prefixes(line, prefixes, speaker)[0] for line in some}
+            facts = LogReader(file, speaker, prefixes).read(pieces)
             facts.note = facts.note or pieces.note
             _take_log(collected, file, kind, facts, is_old=is_old)
             return
@@ -222,6 +230,7 @@ def _evidence(collected: _Collected) -> tuple[Evidence, Report | None]:
         outlived=tuple(collected.outlived),
         ended=tuple(collected.ended),
         speakers=frozenset(collected.speakers),
+        present=frozenset(collected.present),
         files=tuple(files),
         hang=word,
     )

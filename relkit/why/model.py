@@ -156,6 +156,7 @@ class Evidence:
         speakers: all that have written anything, as far as prefixes and names tell.
         files: each that was looked at.
         hang: the verdict on dumps and stacks, None where there are none.
+        present: of whom there is a log, also those of whom nothing in it was of use.
     """
 
     sightings: tuple[Sighting, ...]
@@ -164,6 +165,7 @@ class Evidence:
     speakers: frozenset[Speaker]
     files: tuple[SourceFile, ...]
     hang: HangWord | None = None
+    present: frozenset[Speaker] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def _of_gloo() -> Iterator[Incident]:
     for name in _names("gloo-skip-broadcast", 7):
         yield _data(name, "other, skipped, one more call (gloo's dumps)", "skip-broadcast", gloo,
                     steps=(3, 5, 7), at_fault=(1, 2, 3))  # fmt: skip
-    for fault, count in (("skip-data", 4), ("opposite", 4), ("skip-world", 3),
+    for fault, count in (("skip-data", 3), ("opposite", 4), ("skip-world", 3),
                          ("sleep", 3), ("queue", 2), ("lock", 2)):  # fmt: skip
         for name in _names(f"gloo-groups-{fault}", count):
             yield _grid(name, "groups of tensor and data (gloo's dumps)", fault, gloo)
