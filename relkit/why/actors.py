@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from relkit.ranks import RankSet
@@ -32,8 +32,9 @@ class Actors:
 
     def __init__(self, evidence: Evidence) -> None:
         speakers = evidence.speakers
-        marked = any(s.rank is not None or s.local_rank is not None for s in speakers)
-        self._tasks_are_nodes = marked or any(e.local_rank is not None for e in evidence.ended)
+        self._tasks_are_nodes = _have_several(speakers) or any(
+            e.local_rank is not None for e in evidence.ended
+        )
         hosts = {s.host for s in speakers if s.host} | {e.host for e in evidence.ended if e.host}
         nodes = {s.task for s in speakers if s.task is not None and s.local_rank is not None}
         pairs = [e for e in evidence.ended if e.rank is not None and e.local_rank is not None]
@@ -106,6 +107,18 @@ class Actors:
         if speaker.host:
             return f"process {speaker.pid} of {speaker.host}" if speaker.pid else speaker.host
         return f"process {speaker.pid}" if speaker.pid else str(sighting.path)
+
+
+def _have_several(speakers: Collection[Speaker]) -> bool:
+    """Whether a task of srun may be a node with several ranks, and no rank itself.
+
+    Rank 3 in task 3 shows that each task is one rank, as ranks are counted through all tasks.
+    """
+    if any(s.local_rank is not None for s in speakers):
+        return True
+    pairs = {(s.rank, s.task) for s in speakers if s.rank is not None}
+    is_one_each = any(task for _, task in pairs) and all(rank == task for rank, task in pairs)
+    return bool(pairs) and not is_one_each
 
 
 def _first_of(ended: Sequence[Ended]) -> Ended | None:

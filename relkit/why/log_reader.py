@@ -58,7 +58,7 @@ _CODE = re.compile(
     r"^\s*(?:raise |except |assert |return |def |class |if |import |from |try:|#|//|\* |>>> )"
 )
 # torchrun's table, of a process that a signal has ended.
-_OF_PID = re.compile(r"received by PID (\d{1,9})")
+_OF_PID = re.compile(r"(?:received by PID |\(pid: )(\d{1,9})")
 # Advice of relkit's own, in the output of its launcher, names what might have been.
 _ADVICE = re.compile(r"^\s+(?:do|next|missing): ")
 

@@ -15,9 +15,10 @@ TABLE = "============================================================"
 
 def entry(rank: int, code: int, pid: int) -> str:
     said = f"Signal {-code} (SIG) received by PID {pid}" if code < 0 else "To enable traceback see"
+    name = {-11: " (SIGSEGV)", -6: " (SIGABRT)", -9: " (SIGKILL)"}.get(code, "")
     return (
         f"  time      : 2026-11-28_22:00:01\n  host      : node1\n"
-        f"  rank      : {rank} (local_rank: {rank})\n  exitcode  : {code} (pid: {pid})\n"
+        f"  rank      : {rank} (local_rank: {rank})\n  exitcode  : {code} (pid: {pid}){name}\n"
         f"  error_file: <N/A>\n  traceback : {said}\n"
     )
 
@@ -91,3 +92,22 @@ def test_an_exception_whose_class_stands_in_a_function(tmp_path: Path) -> None:
     text = f"{steps(9)}\n{own}\n{raised(0, LOST)}\n"
     culprits, cause = said(tmp_path, {"job.log": text})
     assert (culprits, cause) == ([1], "exception")
+
+
+@pytest.mark.parametrize("silent", [0, 2])
+def test_srun_with_marks_of_torch_in_its_lines(tmp_path: Path, silent: int) -> None:
+    """Task and rank are the same where each task is one rank."""
+    lines = [f"{rank}: step {i} | loss 3.1" for i in range(9) for rank in range(3)]
+    lines += [
+        f"{rank}: {line}"
+        for rank in range(3)
+        if rank != silent
+        for line in raised(rank, LOST).splitlines()
+    ]
+    assert said(tmp_path, {"job.log": "\n".join(lines)}) == ([silent], "peer-lost")
+
+
+def test_srun_with_several_ranks_a_task(tmp_path: Path) -> None:
+    lines = [f"{task}: step {i} | loss 3.1" for i in range(9) for task in range(2)]
+    lines += [f"1: {line}" for line in raised(2, LOST).splitlines()]
+    assert said(tmp_path, {"job.log": "\n".join(lines)}) == ([], "peer-lost")
