@@ -4,7 +4,7 @@
     python benchmarks/verdicts/score_corpus.py FOLDER
     python benchmarks/verdicts/score_corpus.py FOLDER --tools "relkit why" --wrong
     pip install --no-deps --target PEERS --only-binary :all: --python-version 3.12 \\
-        --platform manylinux_2_39_x86_64 nvidia-resiliency-ext==0.7.0 gpualert==0.1.6
+        --platform manylinux_2_39_x86_64 nvidia-resiliency-ext==0.7.0 gpualert==0.1.6 tomli-w
     python benchmarks/verdicts/score_corpus.py FOLDER --peers PEERS
 
 Each tool gets the incidents whose files it reads, and its best reading (its adapter says which). A

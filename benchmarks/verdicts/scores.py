@@ -97,21 +97,23 @@ def totals(rows: Iterable[Row]) -> str:
 
 
 def by_group(rows: Iterable[Row], tools: Collection[str]) -> str:
-    """A line for each kind of incident: right of asked, and false names, of each tool."""
+    """A line for each kind of incident: right of asked, and in how many a false name."""
     made = []
     for group, some in _by(rows, lambda row: row.group).items():
-        cells = []
-        for tool in tools:
-            mine = [row for row in some if row.tool == tool]
-            false = sum(row.false_names > 0 for row in mine)
-            cells.append(
-                f"{sum(row.right for row in mine)} of {len(mine)}"
-                + (f", {false} false" if false else "")
-                if mine
-                else "-"
-            )
+        cells = [_cell([row for row in some if row.tool == tool]) for tool in tools]
         made.append((group, *cells))
     return table(made, ("incidents", *tools))
+
+
+def _cell(rows: Sequence[Row]) -> str:
+    if not rows:
+        return "-"
+    if not rows[0].names_ranks:
+        told = [row for row in rows if row.causes]
+        return f"{sum(row.cause_right for row in told)} of {len(told)} causes" if told else "-"
+    false = sum(row.false_names > 0 for row in rows)
+    also = f", {false} false" if false else ""
+    return f"{sum(row.right for row in rows)} of {len(rows)}{also}"
 
 
 def wrong(rows: Iterable[Row], half: str) -> str:

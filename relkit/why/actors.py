@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from relkit.ranks import RankSet
 from relkit.why.model import Ended, Evidence, Sighting, Speaker
+from relkit.why.rules.exit_codes import cause_of_exit_code
 from relkit.why.rules.told import Kind
 
 
@@ -43,6 +44,7 @@ class Actors:
         )
         self._by_local = {(e.host, e.local_rank): e.rank for e in pairs}
         self._by_pid = {e.pid: e for e in evidence.ended if e.pid}
+        self._by_signal = _of_signals(evidence.ended)
         # That torchrun saw fail first, None where its tables do not agree.
         self.first = _first_of(evidence.ended)
         self._nameless = {s.path for s in evidence.sightings if s.speaker == Speaker()}
@@ -53,7 +55,9 @@ class Actors:
         rank = self._rank(speaker)
         if rank is None and sighting.pid and sighting.pid in self._by_pid:
             rank = self._of_ended(self._by_pid[sighting.pid])
-        if rank is None and speaker == Speaker() and self._is_of_first(sighting):
+        if rank is None and speaker == Speaker() and sighting.cause in self._by_signal:
+            rank = self._by_signal[sighting.cause]
+        elif rank is None and speaker == Speaker() and self._is_of_first(sighting):
             rank = self.first.rank if self.first else None
         if rank is not None:
             return Actor(rank, f"rank {rank}")
@@ -119,6 +123,16 @@ def _have_several(speakers: Collection[Speaker]) -> bool:
     pairs = {(s.rank, s.task) for s in speakers if s.rank is not None}
     is_one_each = any(task for _, task in pairs) and all(rank == task for rank, task in pairs)
     return bool(pairs) and not is_one_each
+
+
+def _of_signals(ended: Sequence[Ended]) -> dict[str, int]:
+    """Cause -> the rank that alone was ended by a signal of that kind."""
+    ranks: dict[str, set[int]] = {}
+    for each in ended:
+        if each.rank is not None and each.exit_code is not None and each.exit_code < 0:
+            cause, _ = cause_of_exit_code(each.exit_code)
+            ranks.setdefault(cause, set()).add(each.rank)
+    return {cause: min(those) for cause, those in ranks.items() if len(those) == 1}
 
 
 def _first_of(ended: Sequence[Ended]) -> Ended | None:

@@ -119,9 +119,9 @@ def _of_nccl() -> Iterator[Incident]:
         ("swap", "1f1b", (5, 6)),
         ("peer", "interleaved", (2, 8, 9)),
     )
-    for fault, schedule, ring in orders:
+    for fault, schedule, batches in orders:
         for name in _names(f"p2p-{schedule}-{fault}", 4):
-            yield _pipe(name, "transfers in another order", fault, schedule, micro_batches=ring)
+            yield _pipe(name, "transfers in another order", fault, schedule, micro_batches=batches)
     for number, fault in enumerate(("sleep", "socket", "lock", "fifo", "queue", "checkpoint")):
         for name in _names(f"p2p-{fault}", 2):
             schedule = _PIPELINES[number % len(_PIPELINES)]

@@ -111,3 +111,17 @@ def test_srun_with_several_ranks_a_task(tmp_path: Path) -> None:
     lines = [f"{task}: step {i} | loss 3.1" for i in range(9) for task in range(2)]
     lines += [f"1: {line}" for line in raised(2, LOST).splitlines()]
     assert said(tmp_path, {"job.log": "\n".join(lines)}) == ([], "peer-lost")
+
+
+@pytest.mark.parametrize(
+    ("signal", "error", "cause"),
+    [(11, "Segmentation fault", "segfault"), (6, "Aborted", "abort")],
+)
+def test_a_nameless_crash_is_of_the_rank_that_the_signal_ended(
+    tmp_path: Path, signal: int, error: str, cause: str
+) -> None:
+    crash = f"Fatal Python error: {error}\n\nCurrent thread 0x1 (most recent call first):\n"
+    crash += '  File "/w/train.py", line 3 in f\n'
+    lost = "\n".join(raised(rank, LOST) for rank in (0, 2, 3))
+    text = f"{steps(9)}\n{crash}\n{lost}\n{table({0: 1, 1: -signal, 2: 1, 3: 1}, first=0)}"
+    assert said(tmp_path, {"job.log": text}) == ([1], cause)
