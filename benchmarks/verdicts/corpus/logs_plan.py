@@ -45,7 +45,7 @@ _CAUSES: dict[str, tuple[str, ...]] = {
 }
 _OF_SIGNALS = ("killed", "segfault", "segfault-with-stack", "abort", "abort-with-stack", "bus",
                "exit")  # fmt: skip
-_FORMS = (
+FORMS_OF_LOGS = (
     "torchrun", "torchrun-tee", "torchrun-files", "srun", "mpirun", "kubectl", "pdsh", "ray",
     "merged", "docker", "rank-files", "slurm-files",
 )  # fmt: skip
@@ -72,18 +72,18 @@ def crashes() -> Iterator[Incident]:
     faults = [fault for fault in _CAUSES if fault not in _OF_SIGNALS]
     for number, fault in enumerate(faults):
         for turn in range(2):
-            form = _FORMS[(2 * number + 5 * turn) % len(_FORMS)]
+            form = FORMS_OF_LOGS[(2 * number + 5 * turn) % len(FORMS_OF_LOGS)]
             yield _crash(f"crash-{fault}-{form}", "a rank raised", fault, form)
     for number, fault in enumerate(_OF_SIGNALS):
-        for turn, form in enumerate((*_NAMING, _FORMS[3 + number])):
+        for turn, form in enumerate((*_NAMING, FORMS_OF_LOGS[3 + number])):
             if turn < 2 or number % 2 or turn == 3:
                 yield _crash(f"crash-{fault}-{form}", "a rank died by a signal or exit", fault,
                              form)  # fmt: skip
     for number, fault in enumerate(_SAME):
-        form = _FORMS[(number * 5) % len(_FORMS)]
+        form = FORMS_OF_LOGS[(number * 5) % len(FORMS_OF_LOGS)]
         yield _crash(f"all-{fault}-{form}", "all ranks raised the same", fault, form,
                      is_everyone=True)  # fmt: skip
-    for fault, forms in (("", ("torchrun-tee", "srun")), ("retried", _FORMS[:8:2]),
+    for fault, forms in (("", ("torchrun-tee", "srun")), ("retried", FORMS_OF_LOGS[:8:2]),
                          ("slow", ("torchrun", "kubectl", "docker"))):  # fmt: skip
         for form in forms:
             yield _crash(f"well-{fault or 'quiet'}-{form}", "logs of jobs that ended well", fault,
