@@ -91,9 +91,9 @@ def main() -> None:
     if given.wrong:
         print(wrong(rows, TUNED))
     print(totals(rows))
-    for half in (TUNED, OTHER):
-        print(f"\n{half} half:")
-        print(by_group([r for r in rows if r.half == half], [a.name for a in chosen]))
+    for halves in ((TUNED,), (OTHER,), (TUNED, OTHER)):
+        print(f"\n{' and '.join(halves)} half:")
+        print(by_group([r for r in rows if r.half in halves], [a.name for a in chosen]))
 
 
 if __name__ == "__main__":
