@@ -152,7 +152,11 @@ def torch_says(folder: Path) -> tuple[RankSet, str]:
     """The ranks that torch's analyzer names with its first mismatch, and of what kind it is."""
     command = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    said = done.stdout + done.stderr
+    return first_mismatch(done.stdout + done.stderr)
+
+
+def first_mismatch(said: str) -> tuple[RankSet, str]:
+    """The ranks of the first mismatch that torch's analyzer prints, and of what kind it is."""
     blocks = said.split("group info:")
     block = blocks[1] if len(blocks) > 1 else ""
     missing = _MISSING.search(block)

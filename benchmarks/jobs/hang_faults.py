@@ -84,6 +84,14 @@ def _fifo() -> None:
     path.write_text("loss 0.1\n")
 
 
+def _checkpoint() -> None:
+    import torch
+
+    _reader, writer = os.pipe()
+    with os.fdopen(writer, "wb") as target:
+        torch.save(torch.ones(1 << 20), target)
+
+
 def _file_lock() -> None:
     path = Path(tempfile.mkdtemp(), "cache.lock")
     with path.open("w") as first, path.open("w") as second:
@@ -119,6 +127,7 @@ _ON_HOST = {
     "lock": _lock,
     "pipe": _pipe,
     "fifo": _fifo,
+    "checkpoint": _checkpoint,
     "file-lock": _file_lock,
     "queue": _queue,
     "socket": _socket,

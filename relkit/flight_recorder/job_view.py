@@ -168,8 +168,9 @@ def _dtypes(parts: Sequence[FlightEntry]) -> tuple[str, ...]:
 def _state(dump: FlightDump, job: _Job) -> HookState:
     communicators = _communicators(dump, job)
     indices = {name: c.index for name, c in communicators.items()}
+    fronts = _fronts(dump)
     ops = [
-        _op(entries, dump, indices[entries[-1].group], job)
+        _op(entries, dump, indices[entries[-1].group], job, fronts)
         for entries in _calls(dump.entries)
         if entries[-1].group in indices
     ]
@@ -290,11 +291,29 @@ def _as_ended(part: FlightEntry, batch: FlightEntry) -> FlightEntry:
     )
 
 
+def _fronts(dump: FlightDump) -> frozenset[int]:
+    """Calls that the device may be in, of a recorder that sees none of them begin.
+
+    NCCL's has no start times unless TORCH_NCCL_ENABLE_TIMING is set: a call is "scheduled" until it
+    has ended. A device takes the calls of a group in turn, and transfers with each peer, so that
+    the first unfinished one of them is the one to look at.
+    """
+    if any(entry.started_ns for entry in dump.entries):
+        return frozenset()
+    oldest: dict[tuple[str, str, int, int], int] = {}
+    for entry in dump.entries:
+        if entry.in_flight:
+            way = (entry.name, entry.source, entry.destination) if entry.is_p2p else ("", -1, -1)
+            oldest.setdefault((entry.group, *way), entry.record_id)
+    return frozenset(oldest.values())
+
+
 def _op(
     parts: Sequence[FlightEntry],
     dump: FlightDump,
     communicator: int,
     job: _Job,
+    fronts: frozenset[int],
 ) -> Op:
     last = parts[-1]
     name = _NAMES.get(last.name, last.name)
@@ -305,6 +324,7 @@ def _op(
     on_device = last.backend != "gloo"
     # Of a coalesced collective only the last entry's state is kept up to date.
     end_ns = 0 if last.in_flight else last.completed_ns or _ENDED
+    is_waiting = last.state == "scheduled" and last.record_id not in fronts
     return Op(
         name=name,
         kind=OpKind.P2P if last.is_p2p else OpKind.COLLECTIVE,
@@ -316,7 +336,7 @@ def _op(
         end_ns=end_ns,
         peer=peer,
         enqueue_ns=parts[0].created_ns if on_device else 0,
-        queued=on_device and last.state == "scheduled" and not end_ns,
+        queued=on_device and is_waiting and not end_ns,
     )
 
 

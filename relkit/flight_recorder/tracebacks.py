@@ -11,8 +11,8 @@ from relkit.stacks.model import Frame
 # Not `Stack (most recent call last)`, which logging writes of healthy programs.
 SIGN = "Traceback (most recent call last)"
 _FRAME = re.compile(r'File "([^"]{1,1024})", line (\d{1,9})(?:, in (.{1,256}))?')
-# A name, or names with dots, that a message or nothing follows.
-_EXCEPTION = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Z_a-z]\w*)(?:: ?(.*))?$")
+# A name, or names with dots, that a message or nothing follows; <locals> of a class in a function.
+_EXCEPTION = re.compile(r"((?:(?:[A-Za-z_]\w*|<locals>)\.)*[A-Z_a-z]\w*)(?:: ?(.*))?$")
 _CHAINED = ("During handling of the above", "The above exception was the direct cause")
 _GROUP = re.compile(r"^\s*[+|](?:[-+ |]*)")
 _LEVEL = re.compile(

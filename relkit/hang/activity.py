@@ -13,6 +13,7 @@ class ThreadState(str, Enum):
     P2P = "p2p"
     SETUP = "setup"
     STREAM = "stream"
+    BACKWARD = "backward"
     LOCK = "lock"
     CONDITION = "condition"
     QUEUE = "queue"
@@ -43,6 +44,7 @@ PHRASES = {
     ThreadState.P2P: "waiting in a point-to-point transfer",
     ThreadState.SETUP: "setting up a process group",
     ThreadState.STREAM: "waiting for the accelerator",
+    ThreadState.BACKWARD: "waiting in the backward pass, where gradients are exchanged",
     ThreadState.LOCK: "waiting on a lock",
     ThreadState.CONDITION: "waiting for an event",
     ThreadState.QUEUE: "waiting on a queue",
@@ -66,7 +68,13 @@ PHRASES = {
 }
 
 WAITS_FOR_PEERS = frozenset(
-    {ThreadState.COLLECTIVE, ThreadState.P2P, ThreadState.SETUP, ThreadState.STREAM}
+    {
+        ThreadState.COLLECTIVE,
+        ThreadState.P2P,
+        ThreadState.SETUP,
+        ThreadState.STREAM,
+        ThreadState.BACKWARD,
+    }
 )
 _BUSY = frozenset(
     {

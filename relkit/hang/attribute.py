@@ -299,6 +299,8 @@ def _one_call_too_many(analysis: JobAnalysis, waiting: RankSet, finished: RankSe
 def _all_on_the_host(analysis: JobAnalysis) -> list[Culprit]:
     """No rank is in an operation, so no rank can be a victim."""
     living = {rank: view for rank, view in analysis.views.items() if view.alive}
+    if _shows_no_hang(analysis):
+        return []
     crowd = _crowd_of(living, analysis.activities)
     late = [rank for rank in living if rank not in crowd]
     shared = (
@@ -314,6 +316,17 @@ def _all_on_the_host(analysis: JobAnalysis) -> list[Culprit]:
         reasons = shared if len(living) > 1 else ()
         culprits.append(builder.culprit(category, reasons=reasons, weight=0.5 if reasons else 1.0))
     return culprits
+
+
+def _shows_no_hang(analysis: JobAnalysis) -> bool:
+    """Dumps alone in which no call is open: so are those of a job that has ended."""
+    known = [rank for rank, view in analysis.views.items() if not view.absent_reason]
+    return (
+        analysis.is_from_files
+        and len(known) > 1
+        and not analysis.waits
+        and not any(analysis.activities[rank].known for rank in known)
+    )
 
 
 def _crowd_of(views: Mapping[int, RankView], activities: Mapping[int, Activity]) -> RankSet:
@@ -442,6 +455,11 @@ def _why_inconclusive(analysis: JobAnalysis, rings: Sequence[RankSet]) -> str:
                 f"{numbered(differ.rest_op.name, -1)} against {numbered(differ.odd_op.name, -1)}, "
                 "and neither side is in the majority"
             )
+    if _shows_no_hang(analysis):
+        return (
+            "no call is open in these dumps: the job went on or had ended when they were written, "
+            "or all ranks were outside of communication, which their stacks would show"
+        )
     if rings:
         return (
             f"{of_ranks(rings[0])} wait for one another in different operations, and neither "

@@ -115,6 +115,9 @@ def _decide(
         elif below in _WORKS:
             by_stack = below
         # Else it waits: on a device's operation the main thread waits by spinning.
+    if by_stack is ThreadState.BACKWARD and (state == "R" or has_recorder or below is not None):
+        # It may as well compute: whatever tells more counts.
+        by_stack = None
     if by_stack is None and by_python(frames[len(library) :]) is ThreadState.DATA:
         by_stack = ThreadState.DATA  # a data set's own code, called by the loader
     if by_stack is not None:

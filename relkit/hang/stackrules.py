@@ -45,6 +45,12 @@ _PYTHON: tuple[tuple[str, str, ThreadState], ...] = (
     (r"/threading\.py$", r".*(acquire|__enter__)", ThreadState.LOCK),
     (r"/(selectors|multiprocessing/connection)\.py$", r".*", ThreadState.DESCRIPTOR),
     (r"/(shutil|tarfile|zipfile|gzip|pickle)\.py$", r".*", ThreadState.FILE),
+    # Below it there are no Python frames but those of hooks.
+    (
+        r"torch/autograd/(graph|__init__)\.py$",
+        r"_engine_run_backward|backward",
+        ThreadState.BACKWARD,
+    ),
 )
 _PYTHON_COMPILED = tuple(
     (re.compile(path), re.compile(function), thread_state)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from relkit.ranks import RankSet
 from relkit.why.model import Ended, Evidence, Sighting, Speaker
+from relkit.why.rules.exit_codes import cause_of_exit_code
 from relkit.why.rules.told import Kind
 
 
@@ -33,12 +34,7 @@ class Actors:
 
     def __init__(self, evidence: Evidence) -> None:
         speakers = evidence.speakers
-        marked = any(s.rank is not None or s.local_rank is not None for s in speakers)
-        pairs_of_tasks = {
-            (s.task, s.rank) for s in speakers if s.task is not None and s.rank is not None
-        }
-        are_same = bool(pairs_of_tasks) and all(task == rank for task, rank in pairs_of_tasks)
-        self._tasks_are_nodes = (marked and not are_same) or any(
+        self._tasks_are_nodes = _have_several(speakers) or any(
             e.local_rank is not None for e in evidence.ended
         )
         hosts = {_short(s.host) for s in speakers if s.host}
@@ -57,6 +53,7 @@ class Actors:
         self._processes = [s for s in (*evidence.processes, *speakers)
                            if s.rank is not None and s.pid]  # fmt: skip
         self._of_pid: dict[tuple[int, str], int | None] = {}
+        self._by_signal = _of_signals(evidence.ended)
         # That torchrun saw fail first, None where its tables do not agree.
         self.first = _first_of(evidence.ended)
         self._nameless = {s.path for s in evidence.sightings if s.speaker == Speaker()}
@@ -70,7 +67,9 @@ class Actors:
             rank = next(iter(known)) if len(known) == 1 else None
         if rank is None and sighting.pid:
             rank = self._of_process(sighting.pid, _short(speaker.host))
-        if rank is None and speaker == Speaker() and self._is_of_first(sighting):
+        if rank is None and speaker == Speaker() and sighting.cause in self._by_signal:
+            rank = self._by_signal[sighting.cause]
+        elif rank is None and speaker == Speaker() and self._is_of_first(sighting):
             rank = self.first.rank if self.first else None
         if rank is not None:
             return Actor(rank, f"rank {rank}")
@@ -140,6 +139,28 @@ class Actors:
 def _short(host: str) -> str:
     """A host without its domain; an address as it is."""
     return host if host[:1].isdigit() else host.partition(".")[0]
+
+
+def _have_several(speakers: Collection[Speaker]) -> bool:
+    """Whether a task of srun may be a node with several ranks, and no rank itself.
+
+    Rank 3 in task 3 shows that each task is one rank, as ranks are counted through all tasks.
+    """
+    if any(s.local_rank is not None for s in speakers):
+        return True
+    pairs = {(s.rank, s.task) for s in speakers if s.rank is not None}
+    is_one_each = any(task for _, task in pairs) and all(rank == task for rank, task in pairs)
+    return bool(pairs) and not is_one_each
+
+
+def _of_signals(ended: Sequence[Ended]) -> dict[str, int]:
+    """Cause -> the rank that alone was ended by a signal of that kind."""
+    ranks: dict[str, set[int]] = {}
+    for each in ended:
+        if each.rank is not None and each.exit_code is not None and each.exit_code < 0:
+            cause, _ = cause_of_exit_code(each.exit_code)
+            ranks.setdefault(cause, set()).add(each.rank)
+    return {cause: min(those) for cause, those in ranks.items() if len(those) == 1}
 
 
 def _first_of(ended: Sequence[Ended]) -> Ended | None:

@@ -29,6 +29,7 @@ from relkit.why.packed.archives import BAD_ARCHIVE, members_of, read_members
 from relkit.why.packed.text_source import Pieces
 from relkit.why.packed.unpacking import NO_ZSTD, packing_of
 from relkit.why.ras_text import word_of_json, word_of_text
+from relkit.why.rules.world_size import world_size_of
 from relkit.why.scheduler_text import (
     jobs_of_accounting,
     read_accounting,
@@ -36,7 +37,7 @@ from relkit.why.scheduler_text import (
     read_job,
     read_pod,
 )
-from relkit.why.speakers import prefixes_of
+from relkit.why.speakers import prefixes_of, without_prefixes
 
 STDIN = Path("-")
 MAX_FILES = 20_000
@@ -47,6 +48,8 @@ _MAX_SIGHTINGS = 200_000
 _MAX_END_BYTES = 8 << 20
 _MAX_HELD_BYTES = 128 << 20
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
+# Of the beginning and the end of a log, to see which ranks there are.
+_SAMPLE_LINES = 256
 
 
 @dataclass(slots=True)
@@ -211,10 +214,14 @@ def _read(collected: Collected, given: _Input, stream: BinaryIO) -> None:
     if kind.kind in (FileKind.LOG, FileKind.KERNEL_LOG) or is_piped:
         tail = b"" if is_held else _tail(stream, len(head))
         lines = (text + b"\n" + tail).decode("utf-8", "replace").splitlines()
-        facts = LogReader(file, given.speaker, prefixes_of(lines)).read(pieces)
+        prefixes = prefixes_of(lines)
+        facts = LogReader(file, given.speaker, prefixes).read(pieces)
         facts.note = facts.note or pieces.note
         lines += pieces.end[-HEAD_BYTES:].decode("utf-8", "replace").splitlines()
         made = _of_log(collected, given, kind, facts, marks_of(file, lines))
+        some = (*lines[:_SAMPLE_LINES], *lines[-_SAMPLE_LINES:])
+        made.world_size = world_size_of(some)
+        made.present |= {without_prefixes(line, prefixes, given.speaker)[0] for line in some}
         made.read_as = _without_suffix(file) if is_held else file
         if made.for_hang and is_held and not collected.hold(made.read_as, pieces.end):
             made.for_hang = False
@@ -269,6 +276,7 @@ def _of_log(
     note = f"of an earlier attempt of the job; {facts.note}" if given.is_old else facts.note
     used = FileKind.LOG if kind.kind is FileKind.STACKS else kind.kind
     made = FileFacts(SourceFile(given.path, used.value, note.rstrip("; ")), marks)
+    made.present = {given.speaker}
     made.speakers, made.processes = facts.speakers, facts.processes
     room = _MAX_SIGHTINGS - collected.sightings
     collected.sightings += len(facts.sightings[:room])
@@ -288,6 +296,8 @@ def _take_small(
     """A file that is read as a whole, or by the analysis of hangs."""
     file, note = given.path, kind.why
     made = FileFacts(SourceFile(file, "", note), JobMarks(job_of_name(file)))
+    # A log in which a rank says nothing, or an empty one, shows that there was such a rank.
+    made.present = {given.speaker}
     made.read_as = _without_suffix(file) if is_held else file
     if kind.kind in (FileKind.DUMP, FileKind.STACKS):
         if file == STDIN:

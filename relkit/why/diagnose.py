@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from relkit.why.actors import Actor, Actors, in_words, ranks_in_words
-from relkit.why.missing import missing_of
+from relkit.why.missing import missing_of, world_size_missing
 from relkit.why.model import Answer, Clock, Ended, Evidence, Sighting
 from relkit.why.rules.causes import CAUSES
 from relkit.why.rules.exceptions import GENERIC
@@ -21,6 +21,8 @@ _BY_KIND = {Kind.ROOT: 0.9, Kind.WEAK: 0.55, Kind.CONSEQUENCE: 0.25, Kind.LAUNCH
 _MAX_REASONS = 8
 # Below that an answer is a guess, and accuses nobody.
 SURE = 0.5
+# A rank that no other than its silence speaks against.
+_ELIMINATED = 0.55
 # What a launcher sends to those that are left.
 _BY_LAUNCHER = (-15, 143)
 
@@ -48,8 +50,53 @@ def diagnose(evidence: Evidence) -> Answer:
     chosen = best[0]
     alike = [t for t in best if t.sighting.cause == chosen.sighting.cause]
     others = [t for t in best if t.sighting.cause != chosen.sighting.cause]
-    answer = _answer(evidence, actors, chosen, alike, others, firsts)
+    first = _believed(actors.first, told)
+    answer = _answer(evidence, actors, first, chosen, alike, others, firsts)
+    if answer.cause == "peer-lost" and not answer.culprits:
+        answer = _by_elimination(answer, evidence, actors, told)
     return _by_hang(evidence, answer, firsts)
+
+
+def _believed(first: Ended | None, told: Sequence[_Told]) -> Ended | None:
+    """Whom torchrun saw fail first; nobody where that rank only tells of others' failures."""
+    kinds = {t.sighting.kind for t in told if first is not None and t.actor.rank == first.rank}
+    is_victim = Kind.CONSEQUENCE in kinds and not kinds & {Kind.ROOT, Kind.WEAK}
+    return None if is_victim else first
+
+
+def _by_elimination(
+    answer: Answer, evidence: Evidence, actors: Actors, told: Sequence[_Told]
+) -> Answer:
+    """Where all ranks but one have lost their connection to another: that one had ended.
+
+    Only where the number of ranks is said or a launcher saw that one end by itself: else the log of
+    the one that ended may be missing, and a rank that is silent as it still waits is no culprit.
+    """
+    lost = {t.actor.rank for t in told if t.sighting.cause == "peer-lost"}
+    stopped = {actors.of_ended(e).rank for e in evidence.ended if e.exit_code in _BY_LAUNCHER}
+    here = evidence.speakers | evidence.present
+    seen = [actors.of_ended(each).rank for each in evidence.ended]
+    seen += [actor.rank for actor in map(actors.of_speaker, here) if actor is not None]
+    everyone = {rank for rank in seen if rank is not None}
+    silent = everyone - lost - stopped
+    if len(silent) != 1 or None in lost or everyone != set(range(len(everyone))):
+        return answer
+    who = ranks_in_words(sorted(silent))
+    ended = {actors.of_ended(each).rank for each in evidence.ended}
+    if evidence.world_size != len(everyone) and not silent <= ended:
+        if evidence.world_size:
+            return answer
+        return replace(answer, missing=(world_size_missing(who), *answer.missing))
+    reason = (
+        f"all other ranks of these files lost their connection to another, and {who} tells of none"
+    )
+    return replace(
+        answer,
+        culprits=tuple(silent),
+        who=who,
+        reasons=(reason, *answer.reasons),
+        confidence=_ELIMINATED,
+    )
 
 
 def _of_launchers(ended: Sequence[Ended], actors: Actors, told: Sequence[_Told]) -> list[_Told]:
@@ -136,6 +183,7 @@ def _firsts(ordered: Sequence[_Told]) -> dict[str, Sighting]:
 def _answer(
     evidence: Evidence,
     actors: Actors,
+    first: Ended | None,
     chosen: _Told,
     alike: Sequence[_Told],
     others: Sequence[_Told],
@@ -150,7 +198,7 @@ def _answer(
     if sighting.kind is Kind.WEAK and sighting.cause == "collective-timeout":
         is_known = False
     is_everyone = len(ranks) > 1 and set(ranks) >= everyone
-    confidence = _confidence(chosen, alike, others, actors.first)
+    confidence = _confidence(chosen, alike, others, first)
     # A false word costs more than none.
     culprits = ranks if is_known and not is_everyone and confidence >= SURE else ()
     who = in_words(whose) if is_known else "nobody"
@@ -161,7 +209,7 @@ def _answer(
         culprits=culprits,
         who=who,
         place=_place(sighting),
-        reasons=_reasons(alike, others, actors.first),
+        reasons=_reasons(alike, others, first),
         confidence=confidence,
         missing=missing_of(sighting, evidence, has_rank=bool(culprits) or is_everyone),
         first_of=firsts,

@@ -45,5 +45,7 @@ def evidence_of(facts: Sequence[FileFacts]) -> tuple[Evidence, Report | None]:
         files=tuple(files),
         hang=word,
         processes=frozenset(s for each in facts for s in each.processes),
+        present=frozenset(s for each in facts for s in each.present),
+        world_size=max((each.world_size for each in facts), default=0),
     )
     return evidence, report

@@ -59,6 +59,8 @@ _RESTARTS = re.compile(
 _CODE = re.compile(
     r"^\s*(?:raise |except |assert |return |def |class |if |import |from |try:|#|//|\* |>>> )"
 )
+# torchrun's table, of a process that a signal has ended.
+_OF_PID = re.compile(r"(?:received by PID |\(pid: )(\d{1,9})")
 # Advice of relkit's own, in the output of its launcher, names what might have been.
 _ADVICE = re.compile(r"^\s+(?:do|next|missing): ")
 
@@ -258,7 +260,8 @@ class LogReader:
         if known is not None:
             rule, match = known
             cause, kind = rule.cause, rule.kind
-            pid = int(match.groupdict().get("pid") or 0)
+            of_pid = _OF_PID.search(text)
+            pid = int(match.groupdict().get("pid") or (of_pid[1] if of_pid else 0))
         elif (bare := _BARE_EXCEPTION.match(text.strip())) is not None:
             cause, kind = cause_of_exception(bare[1] or bare[3])
         else:

@@ -23,6 +23,18 @@ _KERNEL = Missing("the kernel's log of each host", "dmesg -T > dmesg-$(hostname)
 _RECORD = Missing("the line of the program", "@record around main() (torch.distributed.elastic)")
 
 
+def world_size_missing(who: str) -> Missing:
+    """Nobody says whether the files at hand are those of all ranks.
+
+    Args:
+        who: the only one that is silent, in words.
+    """
+    return Missing(
+        f"the number of ranks: if these files are of all of them, {who} ended first",
+        "print the world size at the start of the program, or add the logs of the other ranks",
+    )
+
+
 def missing_of(
     sighting: Sighting | None, evidence: Evidence, *, has_rank: bool
 ) -> tuple[Missing, ...]:

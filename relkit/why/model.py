@@ -168,7 +168,8 @@ class FileFacts:
 
     Args:
         source: the file; marks: what shows of its job.
-        sightings, outlived, ended, speakers, processes: as of Evidence.
+        sightings, outlived, ended, speakers, processes, present: as of Evidence.
+        world_size: the ranks that the job has, 0 where it does not say.
         for_hang: the analysis of hangs is to read it.
         read_as: the path under which that finds it, another one for a packed file.
         by_job: of an accounting, what it says of each job.
@@ -182,6 +183,8 @@ class FileFacts:
     ended: list[Ended] = field(default_factory=list)
     speakers: set[Speaker] = field(default_factory=set)
     processes: set[Speaker] = field(default_factory=set)
+    present: set[Speaker] = field(default_factory=set)
+    world_size: int = 0
     for_hang: bool = False
     read_as: Path = Path()
     by_job: Mapping[str, list[Sighting]] = field(default_factory=dict)
@@ -218,6 +221,8 @@ class Evidence:
         files: each that was looked at.
         processes: which process is which rank, where anything says it.
         hang: the verdict on dumps and stacks, None where there are none.
+        present: of whom there is a log, also those of whom nothing in it was of use.
+        world_size: the ranks that the job has, 0 where nothing says it.
     """
 
     sightings: tuple[Sighting, ...]
@@ -227,6 +232,8 @@ class Evidence:
     files: tuple[SourceFile, ...]
     hang: HangWord | None = None
     processes: frozenset[Speaker] = frozenset()
+    present: frozenset[Speaker] = frozenset()
+    world_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

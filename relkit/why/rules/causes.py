@@ -299,7 +299,8 @@ CAUSES: dict[str, Cause] = {
     ),
     "peer-lost": Cause(
         "other ranks lost their connection to one that had ended",
-        "Find the log of the rank that ended first: it is not among these files.",
+        "Find out how the rank that ended first did so, by its own log, its scheduler and the "
+        "kernel of its host: these files do not say.",
         missing="the log of the rank that ended first",
         command="torchrun --redirects 3 --log-dir DIR (or srun --output=log-%t.txt) keeps each "
         "rank's own",

@@ -31,6 +31,10 @@ WAITS: dict[str, Frames] = {
                  ("forward_step", "train.py", 77), *ENDS),
     "ddp": (("_pre_forward", "torch/nn/parallel/distributed.py", 1775), ("step", "train.py", 88),
             *ENDS),
+    "backward": (("_engine_run_backward", "torch/autograd/graph.py", 979),
+                 ("backward", "torch/autograd/__init__.py", 395),
+                 ("backward", "torch/_tensor.py", 623),
+                 ("step", "train.py", 91), *ENDS),
     "horovod": (("synchronize", "horovod/torch/mpi_ops.py", 1270), ("step", "train.py", 99),
                 *ENDS),
 }  # fmt: skip
@@ -73,6 +77,6 @@ def fault_text(frames: Frames, pid: int, *, active: bool = False, mark: str = ""
     head = "Current thread" if pid % 2 else "Thread"
     lines = ["Timeout (0:10:00)!", "Thread 0x00007f04d36bb740 (most recent call first):",
              '  File "/usr/lib/python3.10/threading.py", line 324 in wait', "",
-             f"{head} 0x00007f04d36bb{pid:04x} (most recent call first):"]  # fmt: skip
+             f"{head} 0x00007f04d36b{pid:04x} (most recent call first):"]  # fmt: skip
     lines += [f'  File "{_whole(path)}", line {line} in {func}' for func, path, line in frames]
     return "".join(f"{mark}{line}\n" for line in lines)

@@ -30,6 +30,9 @@ FORMATS: dict[str, Callable[..., str]] = {
     "rank{}.json": spy_json,
     "rank{}.log": fault_text,
 }
+# What is active in the backward pass computes.
+COMPUTES = ("backward", True)
+NOT_SPINNING = ("horovod", "megatron", "backward")
 
 
 def named(folder: Path) -> list[int]:
@@ -43,7 +46,7 @@ def test_an_active_stack_in_torch_distributed_waits(
     tmp_path: Path, name: str, world: int, late: int
 ) -> None:
     """Under NCCL the main thread waits by spinning: py-spy calls that active."""
-    ways = [frames for kind, frames in WAITS.items() if kind not in ("horovod", "megatron")]
+    ways = [frames for kind, frames in WAITS.items() if kind not in NOT_SPINNING]
     for rank in range(world):
         frames = LOADS if rank == late else ways[rank % len(ways)]
         text = FORMATS[name](frames, 700 + rank, active=rank != late)
@@ -55,11 +58,41 @@ def test_an_active_stack_in_torch_distributed_waits(
     assert named(tmp_path) == [late]
 
 
-@pytest.mark.parametrize("kind", WAITS)
-@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "active"),
+    [(kind, active) for kind in WAITS for active in (True, False) if (kind, active) != COMPUTES],
+)
 def test_each_way_to_wait_for_other_ranks(kind: str, active: bool) -> None:
     (process,) = parse_spy_text(spy_text(WAITS[kind], 7, active=active).splitlines())
     assert classify(process.dump(0), None).waits_for_peers
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("late", [0, 3])
+def test_the_many_in_backward_wait_for_the_one_that_is_elsewhere(
+    tmp_path: Path, name: str, late: int
+) -> None:
+    """DDP exchanges gradients below the backward pass, in frames that only native stacks show."""
+    for rank in range(4):
+        frames = LOADS if rank == late else WAITS["backward"]
+        text = FORMATS[name](frames, 700 + rank)
+        (tmp_path / name.format(rank)).write_text(text, encoding="utf-8")
+    assert named(tmp_path) == [late]
+
+
+def test_all_in_backward_accuse_nobody(tmp_path: Path) -> None:
+    for rank in range(4):
+        text = spy_text(WAITS["backward"], 700 + rank)
+        (tmp_path / f"rank{rank}.txt").write_text(text, encoding="utf-8")
+    assert named(tmp_path) == []
+
+
+def test_the_one_that_computes_in_backward_is_late(tmp_path: Path) -> None:
+    for rank in range(4):
+        frames = WAITS["backward" if rank == 1 else "all_reduce"]
+        text = spy_text(frames, 700 + rank, active=rank == 1)
+        (tmp_path / f"rank{rank}.txt").write_text(text, encoding="utf-8")
+    assert named(tmp_path) == [1]
 
 
 @pytest.mark.parametrize(

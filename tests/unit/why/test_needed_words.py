@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relkit.why.rules.line_rules import LINE_RULES, LineRule, rule_of
+from relkit.why.rules.line_rule import LineRule
+from relkit.why.rules.line_rules import LINE_RULES, rule_of
 from relkit.why.rules.needed_words import needed_words
 
 

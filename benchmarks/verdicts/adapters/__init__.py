@@ -1,0 +1,1 @@
+"""How relkit and others are asked about an incident: one file a tool."""

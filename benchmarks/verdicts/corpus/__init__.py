@@ -1,0 +1,1 @@
+"""Incidents with known culprits, made by injection into real jobs."""
