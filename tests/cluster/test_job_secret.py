@@ -34,8 +34,8 @@ child = subprocess.run(["env"], capture_output=True, text=True, check=True).stdo
 both = child + str(dict(os.environ))
 leaked = [word for word in ("SECRET", "the words that only") if word in both]
 rank, port = os.environ["RANK"], os.environ["MASTER_PORT"]
-print(f"rank {rank} store {port} round {os.environ['TORCHELASTIC_RESTART_COUNT']} leaked {leaked}.",
-      flush=True)
+round_ = os.environ["TORCHELASTIC_RESTART_COUNT"]
+sys.stdout.write(f"rank {rank} store {port} round {round_} leaked {leaked}.\\n")
 while not Path(sys.argv[1]).exists():
     time.sleep(0.05)
 """

@@ -109,7 +109,7 @@ def test_a_rank_that_died_is_on_the_page_with_its_last_operations(
 def test_a_script_that_is_run_as_a_function(start: Start, tmp_path: Path, fails: bool) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "import os\nrank = os.environ['RANK']\nprint('here is', rank, flush=True)\n"
+        "import os, sys\nrank = os.environ['RANK']\nsys.stdout.write(f'here is {rank}\\n')\n"
         f"if {fails} and rank == '1':\n    raise ValueError('bad batch 17')\n"
     )
     done = start(

@@ -18,11 +18,11 @@ from tests.eager import eager
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(150)]
 LIMIT_S = 100.0
 JOB = """
-import torch, torch.distributed as dist
+import sys, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 ranks = torch.ones(1)
 dist.all_reduce(ranks)
-print(f"rank {dist.get_rank()} counts {int(ranks)}", flush=True)
+sys.stdout.write(f"rank {dist.get_rank()} counts {int(ranks)}\\n")
 dist.destroy_process_group()
 """
 # Hosts of the test share one name, which torch would have the ranks meet at.

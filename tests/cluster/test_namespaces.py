@@ -73,11 +73,12 @@ def test_a_host_whose_name_leads_nowhere_runs_a_job_of_its_own(
     """torch gives that name to all ranks, which look for it without a word."""
     script = tmp_path / "ok.py"
     script.write_text(
-        "import torch, torch.distributed as dist\n"
+        "import sys, torch, torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
         "ones = torch.ones(1)\n"
         "dist.all_reduce(ones)\n"
-        "print('sum', ones.item(), flush=True)\n"
+        # One write: print() makes two, and ranks write at once.
+        "sys.stdout.write(f'sum {ones.item()}\\n')\n"
         "dist.destroy_process_group()\n",
         encoding="utf-8",
     )

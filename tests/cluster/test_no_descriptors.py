@@ -19,15 +19,15 @@ import sys, torch, torch.distributed as dist
 from relkit.process.process_exit import leave
 dist.init_process_group("gloo")
 dist.all_reduce(torch.zeros(1))
-print("a rank is up", flush=True)
+sys.stdout.write("a rank is up\\n")
 while True:
     ends = torch.tensor([float(dist.get_rank() == 0 and bool(open(sys.argv[1]).read()))])
     dist.all_reduce(ends)
     if ends.item():
         break
-    print("and on", flush=True)
+    sys.stdout.write("and on\\n")
 code = int(sys.argv[2])
-print("a rank is done", flush=True)
+sys.stdout.write("a rank is done\\n")
 # Not sys.exit: a thread of gloo's may abort the process as the interpreter is taken down.
 leave(code if dist.get_rank() == 0 else 0)
 """

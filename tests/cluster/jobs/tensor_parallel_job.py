@@ -37,7 +37,7 @@ def with_fault(healthy: Callable[..., Tensor], fault: str) -> Callable[..., Tens
         if next(calls) != BAD_CALL:
             return healthy(tensor, group, *more)
         assert group.size > 1
-        print(f"{fault} in the group of ranks {group.ranks}", flush=True)
+        sys.stdout.write(f"{fault} in the group of ranks {group.ranks}\n")
         if fault == "op":
             gathered = [torch.empty_like(tensor) for _ in range(group.size)]
             dist.all_gather(gathered, tensor, group=group.process_group)

@@ -150,7 +150,8 @@ def learn(folder: str, steps: int, deeds: Deeds) -> None:
 
     persist.run(train)
     persist.save()
-    print(f"rank {rank} is done", flush=True)
+    # One write: print() makes two, and ranks write at once.
+    sys.stdout.write(f"rank {rank} is done\n")
 
 
 def main() -> None:
