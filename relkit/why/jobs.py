@@ -24,6 +24,7 @@ _OF_ALL = frozenset(
         "description of a pod", "events of Kubernetes", "list of crashes",
     )
 )  # fmt: skip
+_OF_ARRAY = re.compile(r"(\d{1,10})_\d{1,7}", re.ASCII)
 # Folders that hold parts of one job.
 _PARTS = re.compile(
     r"(?:.*[-_.])?(?:std(?:out|err)|out|err|logs?|dumps?|traces?|stacks?|py-?spy|errors?|"
@@ -79,7 +80,7 @@ def jobs_of(facts: Sequence[FileFacts], is_one_run: OneRun) -> Jobs:
         facts: of each file; is_one_run: compares two dumps of one rank.
     """
     own = [f for f in facts if f.source.used_for not in _OF_ALL]
-    parts, is_sure = _by_id(own), True
+    parts, is_sure = _joined(_by_id(own))
     name = next(iter(parts), "")
     if len(parts) < 2:
         parts, is_sure = _by_place(own, is_one_run)
@@ -134,6 +135,35 @@ def _by_id(facts: Sequence[FileFacts]) -> dict[str, list[FileFacts]]:
     elif parts:
         next(iter(parts.values())).extend(nameless)
     return parts
+
+
+def _joined(
+    parts: dict[str, list[FileFacts]],
+) -> tuple[dict[str, list[FileFacts]], bool]:
+    """Tasks of one Slurm job put together, and whether it is certain which are jobs of an array.
+
+    `slurm-7_3.out` is task 3 of job 7 (`%j_%t`) or job 3 of array 7 (`%A_%a`). Several jobs have
+    the same ranks; tasks of one have ranks of their own and run at one time.
+    """
+    by_number: dict[str, list[str]] = {}
+    for name in parts:
+        if (made := _OF_ARRAY.fullmatch(name)) is not None:
+            by_number.setdefault(made[1], []).append(name)
+    made_of, is_sure = dict(parts), True
+    for number, names in by_number.items():
+        ranks = [_ranks(parts[name]) for name in names]
+        if len(names) < 2 or (all(ranks) and not _are_parts(ranks)):
+            continue
+        spans = [_span(parts[name]) for name in names]
+        known = sorted(span for span in spans if span is not None)
+        is_one_time = len(known) == len(spans) and all(
+            right[0] <= left[1] for left, right in pairwise(known)
+        )
+        if _are_parts(ranks) and is_one_time:
+            made_of[number] = [facts for name in names for facts in made_of.pop(name)]
+        else:
+            is_sure = False
+    return made_of, is_sure
 
 
 def _nearest(file: Path, parts: Mapping[str, Sequence[FileFacts]]) -> str:

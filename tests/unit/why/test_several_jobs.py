@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,22 @@ def test_a_kernel_s_word_goes_to_the_job_of_its_time(tmp_path: Path) -> None:
     }
     facts = write(tmp_path, dict(files)).facts
     assert (Path(facts["job"]).name, facts["cause"]) == ("2", "oom-killer")
+
+
+def test_tasks_of_one_job_are_told_from_jobs_of_an_array(tmp_path: Path) -> None:
+    """Slurm writes `%j_%t` as it does `%A_%a`."""
+    lost = "RuntimeError: Connection closed by peer [10.0.0.3]:1222"
+
+    progressing = "".join(TIMED.format(day=9, second=s, text=f"step {s}") for s in range(9))
+
+    def texts(rank_of: Callable[[int], int]) -> dict[str, str | bytes]:
+        errors = {0: lost, 1: "KeyError: 1", 2: lost}
+        return {
+            f"slurm-4711_{n}.out": progressing + raised(rank_of(n), error)
+            for n, error in errors.items()
+        }
+
+    tasks = write(tmp_path / "tasks", texts(lambda n: n)).facts
+    assert (tasks["cause"], tasks["culprits"], "jobs" in tasks) == ("exception", [1], False)
+    array = write(tmp_path / "array", texts(lambda n: 0)).facts
+    assert (array["job"], array["cause"], len(array["jobs"])) == ("4711_2", "peer-lost", 3)
