@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -31,7 +30,7 @@ from relkit.launch.job.rendezvous import keep_alive_as_asked
 from relkit.launch.job.sealed_rendezvous import ForeignState
 from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log
-from relkit.text.printable import printable
+from relkit.log_lines import say_as_it_is
 
 # Of torch's read_timeout: it may take that long to connect, and once more for the first answer.
 _CONNECT_TIMEOUTS = 2.0
@@ -127,7 +126,7 @@ def run_job(options: argparse.Namespace, setup: AgentSetup, log: Log) -> int:
         with _made_by(agent), _interruptible_connect():
             record(torchrun)(options)
     except ChildFailedError as error:
-        print(printable(str(error)), file=sys.stderr)
+        say_as_it_is(str(error))
         return _exit_code(made) or EXIT_PROBLEM
     except LeavesJob as left:
         raise left.why from None

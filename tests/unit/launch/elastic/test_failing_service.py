@@ -49,7 +49,9 @@ class Noting(Service):
         calls: where it notes; fails: that call; error: with which.
     """
 
-    def __init__(self, calls: list[str], fails: str = "", error: BaseException | None = None):
+    def __init__(
+        self, calls: list[str], fails: str = "", error: BaseException | None = None
+    ) -> None:
         self.calls, self.fails, self.error = calls, fails, error
 
     def __getattribute__(self, name: str) -> Any:  # noqa: ANN401
