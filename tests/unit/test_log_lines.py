@@ -173,11 +173,11 @@ class Broken(io.RawIOBase):
         raise OSError(self.number, os.strerror(self.number))
 
 
-def stderr_of(raw: io.RawIOBase | io.BytesIO, encoding: str = "utf-8") -> io.TextIOWrapper:
+def stderr_of(raw: Any, encoding: str = "utf-8") -> io.TextIOWrapper:  # noqa: ANN401
     """As Python makes it: by line, and with what cannot be encoded escaped."""
     return io.TextIOWrapper(
         raw, encoding, "backslashreplace", line_buffering=True, write_through=True
-    )  # type: ignore[type-var]
+    )
 
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EAGAIN])

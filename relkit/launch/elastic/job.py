@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
-from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous.api import RendezvousError
 
 from relkit.errors import RelkitError
+from relkit.launch.elastic.asked import asked
 from relkit.launch.elastic.meeting import JobMeeting
 from relkit.launch.elastic.setup import AgentSetup
 from relkit.launch.job.attempt import Attempt
@@ -19,9 +19,7 @@ from relkit.launch.job.looks import Looks
 from relkit.launch.job.phases import Phase
 from relkit.launch.job.rendezvous import leave_rendezvous
 from relkit.launch.job.service import Action, Service, Stop, WorkerState
-from relkit.launch.job.settings import ExitStatus, JobAborted, Log
-
-_Answer = TypeVar("_Answer")
+from relkit.launch.job.settings import ExitStatus, Log
 
 
 class RestartCount(Protocol):
@@ -125,9 +123,9 @@ class ServicedJob:
     def environment(self, attempt: Attempt) -> dict[str, str]:
         """What all services add."""
         extra: dict[str, str] = {}
-        asked = self._asked(self._services, lambda service: service.environment(attempt))
+        answers = asked(self._services, lambda service: service.environment(attempt), self.looks)
         self._beside = []
-        for service, more in asked:
+        for service, more in answers:
             self._beside.append(service)
             extra |= more
         return extra
@@ -172,8 +170,10 @@ class ServicedJob:
 
     def before_stop(self, attempt: Attempt, stop: Stop) -> None:
         """See Service; the shortest of the limits holds."""
-        asked = self._asked(self._services, lambda service: service.before_stop(attempt, stop))
-        self.limit_s = min((limit_s for _, limit_s in asked if limit_s is not None), default=None)
+        answers = asked(
+            self._services, lambda service: service.before_stop(attempt, stop), self.looks
+        )
+        self.limit_s = min((limit_s for _, limit_s in answers if limit_s is not None), default=None)
 
     def stopped(self, attempt: Attempt, stop: Stop) -> None:
         """See Service."""
@@ -181,29 +181,15 @@ class ServicedJob:
 
     def exit_code(self, attempt: Attempt) -> int:
         """The first that is one."""
-        codes = self._asked(self._services, lambda service: service.exit_code(attempt))
+        codes = asked(self._services, lambda service: service.exit_code(attempt), self.looks)
         return next((code for _, code in codes if code), 0)
 
     def _first(self, ask: Callable[[Service], Action | None]) -> Action | None:
-        answers = self._asked(self._beside, ask)
+        answers = asked(self._beside, ask, self.looks)
         return next((action for _, action in answers if action is not None), None)
 
     def _tell(
         self, services: Iterable[Service], tell: Callable[[Service], object]
     ) -> list[Service]:
         """Tell each; those that have not failed."""
-        return [service for service, _ in self._asked(services, tell)]
-
-    def _asked(
-        self, services: Iterable[Service], ask: Callable[[Service], _Answer]
-    ) -> Iterator[tuple[Service, _Answer]]:
-        """Their answers, each asked when its turn comes; of those that fail there is none."""
-        for service in services:
-            try:
-                answer = ask(service)
-            except (SignalException, JobAborted):
-                raise  # how the launcher, or the job, is ended on purpose
-            except Exception as error:  # noqa: BLE001  whatever it is, the job must not end of it
-                self.looks.say(type(service).__name__, error)
-            else:
-                yield service, answer
+        return [service for service, _ in asked(services, tell, self.looks)]
