@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from relkit.commands.launch_parts.services import _saved_by
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.service import FlashService
