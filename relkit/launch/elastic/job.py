@@ -20,6 +20,7 @@ from relkit.launch.job.phases import Phase
 from relkit.launch.job.rendezvous import leave_rendezvous
 from relkit.launch.job.service import Action, Service, Stop, WorkerState
 from relkit.launch.job.settings import ExitStatus, Log
+from relkit.log_lines import warning
 
 
 class RestartCount(Protocol):
@@ -113,7 +114,8 @@ class ServicedJob:
         try:
             self.leave_rendezvous()
         except RendezvousError as error:
-            self.log(f"the other nodes will notice only later that this one left: {error}")
+            line = f"the other nodes will notice only later that this one left: {error}"
+            self.log(warning(line))
         return LeavesJob(why)
 
     def before_workers(self, attempt: Attempt) -> None:
