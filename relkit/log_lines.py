@@ -10,12 +10,13 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 
 from relkit.findings import Finding, Report, Status
 from relkit.output import as_text, shown, use_colour
-from relkit.text.printable import printable_json
+from relkit.text.printable import printable, printable_json
 
 JSON, TEXT = "json", "text"
 
@@ -142,6 +143,11 @@ def say_error(text: str, next_step: str = "") -> None:
     _write(f"relkit: {shown(text)}\n{following}")
 
 
+def say_as_it_is(text: str) -> None:
+    """Show what another program says of a job's failure; never left out."""
+    _write(_document(Level.ERROR, text) if _LINES.is_json else f"{printable(text)}\n")
+
+
 def say_report(report: Report, *, apart: bool = False) -> None:
     """Show a verdict; never left out.
 
@@ -188,14 +194,17 @@ def _document(level: Level, message: str, **about: object) -> str:
         "message": message,
     }
     kept = {key: value for key, value in plain.items() if value not in ("", None, [])}
-    return printable_json(json.dumps(kept, ensure_ascii=False)) + "\n"
+    # In ASCII: a stream of another alphabet would write "\xe9", which is no JSON.
+    return printable_json(json.dumps(kept)) + "\n"
 
 
 def _write(text: str) -> None:
     stream = sys.stderr
-    try:
-        stream.write(text)
-    except UnicodeEncodeError:
-        # A terminal of another alphabet.
-        stream.write(text.encode("ascii", "backslashreplace").decode("ascii"))
-    stream.flush()
+    # Whoever reads it may have gone, or its disk be full: a job does not end of that.
+    with suppress(OSError, ValueError):
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            # A terminal of another alphabet.
+            stream.write(text.encode("ascii", "backslashreplace").decode("ascii"))
+        stream.flush()

@@ -15,6 +15,7 @@ from relkit.errors import RelkitError
 from relkit.hang_picture.actions import FILE, MAX_ACTIONS, Action, to_lines
 from relkit.launch.job.settings import Log
 from relkit.launch.warm_standby.memory import room_now
+from relkit.log_lines import warning
 from relkit.output import write_atomic
 from relkit.process.bounded_child import run_child
 from relkit.process.interruptible_wait import is_set_within
@@ -59,7 +60,8 @@ class IncidentPage:
         # Until when something may be noted, monotonic clock.
         self._ends_s = -math.inf
         self._lock = threading.Lock()
-        self._due, self._idle, self._closing = threading.Event(), threading.Event(), False
+        self._due, self._idle = threading.Event(), threading.Event()
+        self._has_news = self._closing = False
         self._idle.set()
         self._thread: threading.Thread | None = None
 
@@ -71,8 +73,12 @@ class IncidentPage:
             shown: gets the files once they are there.
         """
         with self._lock:
+            if self._closing:
+                return
             self._actions, self._shown, self._ends_s = list(actions), shown, math.inf
-        self._wake()
+            why = self._wake()
+        if why:
+            self._not_drawn(why, shown)
 
     @property
     def is_over(self) -> bool:
@@ -89,38 +95,52 @@ class IncidentPage:
         """
         now_s = time.monotonic()
         with self._lock:
-            if now_s > self._ends_s or len(self._actions) >= MAX_ACTIONS:
+            is_bound = now_s > self._ends_s or len(self._actions) >= MAX_ACTIONS
+            if is_bound or self._closing:
                 return
             self._actions.append(Action(time.time(), text, ends_ranks))
             if is_last:
                 self._ends_s = now_s + LATE_S
-        self._wake()
+            self._wake()
 
     def close(self) -> None:
-        """Wait for a page that is being drawn, for a while."""
-        self._closing = True
-        self._due.set()
-        if self._thread is not None:
-            is_set_within(self._idle, CLOSE_S)
+        """Wait for a page that is being drawn, for a while; none is begun any more."""
+        with self._lock:
+            self._closing = True
+            self._due.set()
+        if not is_set_within(self._idle, CLOSE_S):
+            self._not_drawn("the launcher ends", self._shown)
 
-    def _wake(self) -> None:
+    def _wake(self) -> str:
+        """Have the thread draw; why it cannot, "" where it can."""
+        self._has_news = True
         self._idle.clear()
         self._due.set()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="relkit-page", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="relkit-page", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # The next thing that is noted tries again.
+                self._idle.set()
+                return _reason(error)
+            self._thread = thread
+        return ""
 
     def _run(self) -> None:
         while True:
             self._due.wait()
-            self._due.clear()
             with self._lock:
-                actions, shown, self._shown = tuple(self._actions), self._shown, None
-            self._draw_once(actions, shown)
-            if not self._due.is_set():
-                self._idle.set()
-            if self._closing and self._idle.is_set():
-                return
+                self._due.clear()
+                is_due, self._has_news = self._has_news, False
+                actions, shown = tuple(self._actions), self._shown
+            if is_due:
+                self._draw_once(actions, shown)
+            with self._lock:
+                if not self._has_news:
+                    self._idle.set()
+                    if self._closing:
+                        return
             self._settle()
 
     def _settle(self) -> None:
@@ -132,14 +152,28 @@ class IncidentPage:
         try:
             write_atomic(self._folder / FILE, to_lines(actions))
             written = self._draw(self._folder)
+            if shown is not None and self._is_first(shown):
+                shown(written)
         except (RelkitError, OSError, RuntimeError, MemoryError) as error:
-            if shown is not None:
-                reason = (str(error).splitlines() or [type(error).__name__])[-1][:200]
-                self._log(f"the page of this incident was not drawn: {reason}")
-                shown([])
-            return
-        if shown is not None:
-            shown(written)
+            self._not_drawn(_reason(error), shown)
+
+    def _not_drawn(self, why: str, shown: Shown | None) -> None:
+        """Say so, unless the files of this incident have been shown."""
+        if shown is not None and self._is_first(shown):
+            self._log(warning(f"the page of this incident was not drawn: {why}"))
+            shown([])
+
+    def _is_first(self, shown: Shown) -> bool:
+        """The files are to be shown now: they were not before, nor is there a newer incident."""
+        with self._lock:
+            is_first = self._shown is shown
+            if is_first:
+                self._shown = None
+        return is_first
+
+
+def _reason(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[-1][:200]
 
 
 def draw_beside(folder: Path, environment: dict[str, str]) -> list[Path]:
@@ -156,17 +190,19 @@ def draw_beside(folder: Path, environment: dict[str, str]) -> list[Path]:
         NotDrawn: it did not succeed, or there is not enough memory to try.
         OSError: it cannot be started.
     """
-    room = room_now()
+    room, limit_bytes = room_now(), page_process.MEMORY_BYTES
     if room is not None and room.available_bytes < MIN_MEMORY_BYTES:
         left_mb = room.available_bytes >> 20
         raise NotDrawn(f"{left_mb} MB of memory are available, and they are left to the job")
+    if room is not None:
+        limit_bytes = min(limit_bytes, room.available_bytes // 2)
     # What is imported is what this process would import, whatever lies in the current folder.
     code = (
         f"import sys; sys.path[:] = {sys.path!r}\nfrom {page_process.__name__} import main; main()"
     )
-    argv = [sys.executable, "-c", code, str(folder)]
+    argv = [sys.executable, "-c", code, str(folder), str(limit_bytes)]
     done = run_child(argv, page_process.DEADLINE_S, environment=environment)
     if done.returncode != 0:
         after = f"it took longer than {page_process.DEADLINE_S} s" if done.timed_out else ""
         raise NotDrawn(after or done.stderr.strip() or f"exit code {done.returncode}")
-    return [Path(line) for line in done.stdout.decode("utf-8", "replace").splitlines() if line]
+    return [Path(os.fsdecode(line)) for line in done.stdout.splitlines() if line]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -23,15 +22,17 @@ from torch.distributed.run import run as torchrun
 
 from relkit.errors import EXIT_PROBLEM, RelkitError, UsageProblem
 from relkit.launch.elastic.agent import JobAgent
+from relkit.launch.elastic.asked import asked
 from relkit.launch.elastic.setup import AgentSetup
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
 from relkit.launch.job.leaves_job import LeavesJob
 from relkit.launch.job.looks import Looks
 from relkit.launch.job.rendezvous import keep_alive_as_asked
 from relkit.launch.job.sealed_rendezvous import ForeignState
+from relkit.launch.job.service import Service
 from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log
-from relkit.text.printable import printable
+from relkit.log_lines import say_as_it_is
 
 # Of torch's read_timeout: it may take that long to connect, and once more for the first answer.
 _CONNECT_TIMEOUTS = 2.0
@@ -127,7 +128,7 @@ def run_job(options: argparse.Namespace, setup: AgentSetup, log: Log) -> int:
         with _made_by(agent), _interruptible_connect():
             record(torchrun)(options)
     except ChildFailedError as error:
-        print(printable(str(error)), file=sys.stderr)
+        say_as_it_is(str(error))
         return _exit_code(made) or EXIT_PROBLEM
     except LeavesJob as left:
         raise left.why from None
@@ -152,10 +153,17 @@ def run_job(options: argparse.Namespace, setup: AgentSetup, log: Log) -> int:
         # Before the agent runs, this is torch's way to refuse an option's value.
         raise UsageProblem(_brief(error), next_step="See relkit launch --help.") from error
     finally:
-        for service in setup.services:
-            looks.take("the end of the watch", service.close, None)
+        _close(setup.services, looks)
     _leave_store(made, looks)
     return 0
+
+
+def _close(services: Sequence[Service], looks: Looks) -> None:
+    """Have each leave nothing, also where the launcher is asked again to end meanwhile."""
+    for service in services:
+        with suppress(SignalException):
+            for _ in asked([service], lambda each: each.close(), looks):
+                pass
 
 
 def _leave_store(made: Sequence[JobAgent], looks: Looks) -> None:

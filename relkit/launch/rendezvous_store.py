@@ -64,10 +64,12 @@ def _listen(address: str, port: int) -> socket.socket:
     try:
         (family, *_), *_ = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
         return socket.create_server((address, port), family=family)
-    except OSError as error:
-        is_taken = error.errno == errno.EADDRINUSE
+    # UnicodeError: a name with a part that is empty or too long.
+    except (OSError, UnicodeError) as error:
+        is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = getattr(error, "strerror", None) or error
         raise UsageProblem(
-            f"cannot listen on {_endpoint(address, port)}: {error.strerror or error}",
+            f"cannot listen on {_endpoint(address, port)}: {why}",
             next_step="Choose another --port."
             if is_taken
             else "Name an address of this host with --bind.",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import os
 import queue
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ from relkit.commands.shared import incident_page
 from relkit.commands.shared.incident_page import IncidentPage, NotDrawn, draw_beside
 from relkit.hang_picture.actions import MAX_ACTIONS, Action, read_actions
 from relkit.launch.warm_standby.memory import Room
+from relkit.process import procfs
+from relkit.process.bounded_child import ChildResult
 from tests.unit.accounting.stories import Story
 from tests.unit.hang_picture.hang_folders import blocked_job, write_hang
 
@@ -130,6 +134,136 @@ def test_a_launcher_that_ends_does_not_wait_for_ever(
     monkeypatch.setattr(incident_page, "CLOSE_S", 0.3)
     page.begin([FIRST], lambda _: None)
     page.close()
+
+
+def test_a_launcher_that_ends_before_the_page_says_where_the_evidence_is(
+    page: IncidentPage, lines: queue.Queue[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incident_page, "CLOSE_S", 0.1)
+    shown: queue.Queue[Sequence[Path]] = queue.Queue()
+    page.begin([FIRST], shown.put)
+    page.close()
+    assert list(shown.get_nowait()) == []
+    assert "not drawn" in lines.get_nowait()
+
+
+def test_a_launcher_that_ends_draws_no_page_again(page: IncidentPage, artist: Artist) -> None:
+    """It was begun as the launcher ended, and went on after it."""
+    artist.goes_on.set()
+    shown: queue.Queue[Sequence[Path]] = queue.Queue()
+    page.begin([FIRST], shown.put)
+    shown.get(timeout=WAIT_S)
+    thread = page._thread
+    assert thread is not None
+    page.close()
+    page.note("too late")
+    page.begin([FIRST], shown.put)
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert artist.drawn.qsize() == 1
+
+
+def test_a_host_without_threads_is_one_line(
+    page: IncidentPage, lines: queue.Queue[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch for hangs ended of it before it had acted, and the launcher waited at its end."""
+
+    def full(_thread: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    shown: queue.Queue[Sequence[Path]] = queue.Queue()
+    page.begin([FIRST], shown.put)
+    page.note("the workers are stopped")
+    assert lines.get_nowait().endswith("not drawn: can't start new thread")
+    assert lines.empty()
+    assert list(shown.get_nowait()) == []
+    monkeypatch.setattr(incident_page, "CLOSE_S", math.inf)
+    page.close()
+
+
+def test_what_shows_a_page_may_fail(page: IncidentPage, artist: Artist, tmp_path: Path) -> None:
+    artist.goes_on.set()
+
+    def show(_files: object) -> None:
+        raise OSError("no terminal")
+
+    page.begin([FIRST], show)
+    artist.drawn.get(timeout=WAIT_S)
+    page.note("more")
+    page.close()
+    assert [action.text for action in read_actions(tmp_path)][-1] == "more"
+
+
+# The parent of a child that draws for ever.
+LAUNCHER = """
+import os, sys
+from pathlib import Path
+from relkit.commands.shared import incident_page
+from tests.commands import endless_page
+incident_page.page_process = endless_page
+incident_page.draw_beside(Path(sys.argv[1]), dict(os.environ))
+"""
+
+
+def test_a_child_ends_with_its_launcher(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, tmp_path], cwd=root)
+    try:
+        note = tmp_path / "pid"
+        wait_until(lambda: note.exists() and note.read_text() != "")
+        pid = int(note.read_text())
+        assert procfs.start_ticks(pid)
+    finally:
+        launcher.kill()
+        launcher.wait()
+    wait_until(lambda: not procfs.is_same_process(pid, 0))
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+def test_a_child_may_take_half_of_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a child takes more than there is, the kernel may end the job with it."""
+    asked: list[Sequence[str]] = []
+
+    def run(argv: Sequence[str], _timeout_s: float, **_named: object) -> ChildResult:
+        asked.append(argv)
+        return ChildResult(0, b"", "")
+
+    monkeypatch.setattr(incident_page, "run_child", run)
+    for available in (1200 << 20, 64 << 30):
+        monkeypatch.setattr(incident_page, "room_now", lambda: Room(1 << 40, available))  # noqa: B023
+        draw_beside(tmp_path, {})
+    assert [int(argv[-1]) for argv in asked] == [600 << 20, 2 << 30]
+
+
+@pytest.mark.parametrize("name", ["t", "t\udcff", "t\u00e9"])
+def test_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    write_hang(tmp_path / name, blocked_job(2), started=1.79e9)
+    variables = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    assert all(path.is_file() for path in draw_beside(tmp_path / name, variables))
+
+
+def test_a_child_under_a_tighter_limit_draws(tmp_path: Path) -> None:
+    write_hang(tmp_path / "t", blocked_job(2), started=1.79e9)
+    tight = f"ulimit -d {1 << 20} && exec {sys.executable} -c '{DRAWS}' {tmp_path / 't'}"
+    done = subprocess.run(["sh", "-c", tight], capture_output=True, text=True, check=False)
+    assert done.stdout == "drawn\n", done.stderr
+
+
+DRAWS = """
+import os, sys
+from pathlib import Path
+from relkit.commands.shared.incident_page import draw_beside
+print("drawn" if draw_beside(Path(sys.argv[1]), dict(os.environ)) else "")
+"""
 
 
 def test_a_child_draws_what_is_in_the_folder(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +15,16 @@ import pytest
 
 from relkit import log_lines
 from relkit.findings import Finding, Report, Status
-from relkit.log_lines import Level, Line, say, say_error, say_progress, say_report, warning
+from relkit.log_lines import (
+    Level,
+    Line,
+    say,
+    say_as_it_is,
+    say_error,
+    say_progress,
+    say_report,
+    warning,
+)
 
 VERDICT = Report(
     "hang",
@@ -121,6 +134,19 @@ def test_what_comes_from_elsewhere_stays_in_its_line(capsys: pytest.CaptureFixtu
     assert json.loads(text.splitlines()[0])["message"] == hostile
 
 
+def test_what_torch_says_of_a_failure_is_one_object_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = "train.py FAILED\n---\n  rank : 1 \x1b[31m"
+    log_lines.set_up(Level.ERROR, is_json=False)
+    say_as_it_is(text)
+    assert said(capsys) == "train.py FAILED\n---\n  rank : 1 \u241b[31m\n"
+    log_lines.set_up(Level.ERROR, is_json=True)
+    say_as_it_is(text)
+    (line,) = documents(capsys)
+    assert (line["level"], line["message"]) == ("error", text)
+
+
 def test_a_line_is_its_text() -> None:
     line = warning("rank 2 is slow", "straggler", 2)
     assert line == "rank 2 is slow"
@@ -131,3 +157,55 @@ def test_a_line_is_its_text() -> None:
 def test_a_relkit_that_is_started_by_another_speaks_like_it() -> None:
     log_lines.set_up(Level.WARNING, is_json=True)
     assert log_lines.as_variables() == {"RELKIT_LOG_LEVEL": "warning", "RELKIT_LOG_FORMAT": "json"}
+
+
+class Broken(io.RawIOBase):
+    """A stream whose reader has gone, or whose disk is full."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, _data: object) -> int:
+        raise OSError(self.number, os.strerror(self.number))
+
+
+def stderr_of(raw: Any, encoding: str = "utf-8") -> io.TextIOWrapper:  # noqa: ANN401
+    """As Python makes it: by line, and with what cannot be encoded escaped."""
+    return io.TextIOWrapper(
+        raw, encoding, "backslashreplace", line_buffering=True, write_through=True
+    )
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EAGAIN])
+@pytest.mark.parametrize("is_json", [False, True])
+def test_lines_that_nobody_can_read_are_nothing_to_the_job(
+    monkeypatch: pytest.MonkeyPatch, number: int, is_json: bool
+) -> None:
+    log_lines.set_up(Level.INFO, is_json=is_json)
+    monkeypatch.setattr(sys, "stderr", stderr_of(Broken(number)))
+    say_all()
+
+
+def test_lines_of_a_closed_stream_are_nothing_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = stderr_of(io.BytesIO())
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    say_all()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8", "cp1252"])
+@pytest.mark.parametrize("hostile", ["\xe9\xff", "\u20ac", "\U0001f525", "\ud800", "\x85\u2028\n"])
+def test_json_is_json_whatever_the_terminal_can_show(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, hostile: str
+) -> None:
+    log_lines.set_up(Level.INFO, is_json=True)
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stderr", stderr_of(raw, encoding))
+    say(hostile, files=[hostile])
+    (line,) = raw.getvalue().splitlines()
+    plain = json.loads(line)
+    assert (plain["message"], plain["files"]) == (hostile, [hostile])

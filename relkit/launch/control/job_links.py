@@ -6,6 +6,7 @@ from relkit.launch.control.links import Links
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import LedMailbox, MemoryMailbox
 from relkit.launch.job.settings import Log
+from relkit.log_lines import warning
 
 # A report of the attempt before may still be on its way.
 _KEPT = 2
@@ -36,7 +37,8 @@ class JobLinks:
         try:
             self._open.append(Links(attempt, mailbox, self._log))
         except OSError as error:
-            self._log(f"no links to the other launchers: {error}; this node judges only its own")
+            line = f"no links to the other launchers: {error}; this node judges only its own"
+            self._log(warning(line))
             return MemoryMailbox()
         return self._open[-1]
 

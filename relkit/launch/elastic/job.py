@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from torch.distributed.elastic.rendezvous.api import RendezvousError
 
 from relkit.errors import RelkitError
+from relkit.launch.elastic.asked import asked
 from relkit.launch.elastic.meeting import JobMeeting
 from relkit.launch.elastic.setup import AgentSetup
 from relkit.launch.job.attempt import Attempt
@@ -19,6 +20,7 @@ from relkit.launch.job.phases import Phase
 from relkit.launch.job.rendezvous import leave_rendezvous
 from relkit.launch.job.service import Action, Service, Stop, WorkerState
 from relkit.launch.job.settings import ExitStatus, Log
+from relkit.log_lines import warning
 
 
 class RestartCount(Protocol):
@@ -29,6 +31,8 @@ class RestartCount(Protocol):
 
 class ServicedJob:
     """Asks each service in the order of their list; to them it is the Job.
+
+    A service that fails is said, and is nothing to the job, nor to the others.
 
     Args:
         setup: has the services.
@@ -42,6 +46,8 @@ class ServicedJob:
         self, setup: AgentSetup, meeting: JobMeeting, agent: RestartCount, log: Log, looks: Looks
     ) -> None:
         self._services, self.phases = setup.services, setup.phases
+        # Those that have seen the workers start: what another one knows is of workers before them.
+        self._beside: list[Service] = list(setup.services)
         self._meeting, self._agent = meeting, agent
         self.log, self.looks = log, looks
         self.rank_store: Callable[[Any], Any] = lambda store: store
@@ -75,8 +81,7 @@ class ServicedJob:
 
     def breaks_off(self, trigger: str) -> None:
         """See Job."""
-        for service in self._services:
-            service.breaks_off(trigger)
+        self._tell(self._services, lambda service: service.breaks_off(trigger))
 
     def leave_rendezvous(self) -> None:
         """See Job."""
@@ -105,36 +110,36 @@ class ServicedJob:
 
     def leaving(self, why: RelkitError) -> LeavesJob:
         """This node leaves: the others meet without it."""
-        for service in self._services:
-            service.leaves(why)
+        self._tell(self._services, lambda service: service.leaves(why))
         try:
             self.leave_rendezvous()
         except RendezvousError as error:
-            self.log(f"the other nodes will notice only later that this one left: {error}")
+            line = f"the other nodes will notice only later that this one left: {error}"
+            self.log(warning(line))
         return LeavesJob(why)
 
     def before_workers(self, attempt: Attempt) -> None:
         """See Service."""
-        for service in self._services:
-            service.before_workers(attempt)
+        self._tell(self._services, lambda service: service.before_workers(attempt))
 
     def environment(self, attempt: Attempt) -> dict[str, str]:
         """What all services add."""
         extra: dict[str, str] = {}
-        for service in self._services:
-            extra |= service.environment(attempt)
+        answers = asked(self._services, lambda service: service.environment(attempt), self.looks)
+        self._beside = []
+        for service, more in answers:
+            self._beside.append(service)
+            extra |= more
         return extra
 
     def workers_started(self, attempt: Attempt) -> None:
         """See Service."""
-        for service in self._services:
-            service.workers_started(attempt)
+        self._beside = self._tell(self._beside, lambda service: service.workers_started(attempt))
         self.phases.started(attempt)
 
     def worker_ended(self, rank: int, how: str) -> None:
         """See Service."""
-        for service in self._services:
-            service.worker_ended(rank, how)
+        self._tell(self._beside, lambda service: service.worker_ended(rank, how))
 
     def taken_over(self, attempt: Attempt, failure: str) -> Action | None:
         """The first answer."""
@@ -157,32 +162,36 @@ class ServicedJob:
         self.phases.failed(sentence, ends)
         with self.phases.phase(Phase.CAPTURE):
             self.breaks_off(sentence)
-            for service in self._services:
-                service.worker_failed(attempt, sentence)
-            for service in self._services:
-                service.failure_captured(attempt, sentence)
+            self._tell(self._beside, lambda service: service.worker_failed(attempt, sentence))
+            self._tell(self._beside, lambda service: service.failure_captured(attempt, sentence))
         self.phases.captured()
 
     def save_first(self, attempt: Attempt, number: signal.Signals) -> None:
         """See Service."""
-        for service in self._services:
-            service.save_first(attempt, number)
+        self._tell(self._beside, lambda service: service.save_first(attempt, number))
 
     def before_stop(self, attempt: Attempt, stop: Stop) -> None:
         """See Service; the shortest of the limits holds."""
-        limits_s = [service.before_stop(attempt, stop) for service in self._services]
-        self.limit_s = min((each for each in limits_s if each is not None), default=None)
+        answers = asked(
+            self._services, lambda service: service.before_stop(attempt, stop), self.looks
+        )
+        self.limit_s = min((limit_s for _, limit_s in answers if limit_s is not None), default=None)
 
     def stopped(self, attempt: Attempt, stop: Stop) -> None:
         """See Service."""
-        for service in self._services:
-            service.stopped(attempt, stop)
+        self._tell(self._services, lambda service: service.stopped(attempt, stop))
 
     def exit_code(self, attempt: Attempt) -> int:
         """The first that is one."""
-        codes = (service.exit_code(attempt) for service in self._services)
-        return next(filter(None, codes), 0)
+        codes = asked(self._services, lambda service: service.exit_code(attempt), self.looks)
+        return next((code for _, code in codes if code), 0)
 
-    def _first(self, asked: Callable[[Service], Action | None]) -> Action | None:
-        answers = map(asked, self._services)
-        return next((action for action in answers if action is not None), None)
+    def _first(self, ask: Callable[[Service], Action | None]) -> Action | None:
+        answers = asked(self._beside, ask, self.looks)
+        return next((action for _, action in answers if action is not None), None)
+
+    def _tell(
+        self, services: Iterable[Service], tell: Callable[[Service], object]
+    ) -> list[Service]:
+        """Tell each; those that have not failed."""
+        return [service for service, _ in asked(services, tell, self.looks)]

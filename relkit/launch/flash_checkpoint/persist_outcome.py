@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.launch.flash_checkpoint.persist_plan import Verdict
+from relkit.log_lines import warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,9 @@ class PersistOutcome:
                 else f"step {self.step} stays, in {self.where}"
             )
             advice = f" {self.next_step}" if self.next_step else ""
-            return f"flash checkpoint: nothing was persisted: {self.reason}; {kept}.{advice}"
+            line = f"flash checkpoint: nothing was persisted: {self.reason}; {kept}.{advice}"
+            # Where the step was on disk before, nothing had to be.
+            return warning(line) if self.step < 0 or self.next_step else line
         return (
             f"flash checkpoint: step {self.step} is kept in {self.where}: {self.reason}"
             f" ({self.trigger})"

@@ -26,6 +26,7 @@ from relkit.launch.flash_checkpoint.persist_round import (
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log
+from relkit.log_lines import warning
 from relkit.process.interruptible_wait import is_set_within
 
 # How often a node looks for notes of others.
@@ -159,14 +160,14 @@ class Persister:
         # Once for each kind: what fails at one look fails at the next one, too.
         if type(error) not in logged:
             logged.add(type(error))
-            self._log(f"flash checkpoint: nothing was persisted: {_line(error)}")
+            self._log(warning(f"flash checkpoint: nothing was persisted: {_line(error)}"))
 
     def _may_end(self) -> bool:
         is_pending = self._requests.is_pending
         if self._closing is None or not self._closing.may_end(is_pending=is_pending):
             return False
         if is_pending:
-            self._log(NODE_0_SILENT)
+            self._log(warning(NODE_0_SILENT))
         return True
 
     def _look(self) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
-
-from torch.distributed.elastic.multiprocessing import SignalException
 
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
@@ -51,8 +48,4 @@ class FlashService(Service):
 
     def close(self) -> None:
         """See Service."""
-        with suppress(SignalException):  # asked again to end: the checkpoint before stays
-            if self._job is None:
-                self._slots.close()
-            else:
-                self._job.looks.take("flash checkpoint", self._slots.close, None)
+        self._slots.close()

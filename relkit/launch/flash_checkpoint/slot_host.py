@@ -17,6 +17,7 @@ from relkit.launch.flash_checkpoint.persister import Persister, Publish
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.settings import Log
 from relkit.launch.replicas.replica_host import ReplicaHost
+from relkit.log_lines import warning
 
 # Before workers start again, the slots that are to be persisted must be locked.
 _COLLECT_S = 5.0
@@ -67,7 +68,7 @@ class SlotHost:
                     attempt.job_id, lambda left: judge(left, ranks, attempt.world_size)
                 )
             except UnwritablePath as error:
-                self._log(f"{error}")
+                self._log(warning(f"{error}"))
         replicas = self._replicas
         extra = {} if replicas is None else dict(replicas.environment)
         if self._folder is None:

@@ -14,6 +14,7 @@ from relkit.hook.compatible import program_of, why_not_preloadable
 from relkit.hook.locate import hook_library
 from relkit.hook.owner import is_recorded, writer_lives
 from relkit.launch.job.settings import Log
+from relkit.log_lines import warning
 from relkit.process.identity import ProcessFinder
 from relkit.text.job_id import safe_job_id
 
@@ -63,7 +64,7 @@ class JobFolder:
         try:
             why = why_not_preloadable(program_of(self._program), hook_library())
             if why:
-                self._log(f"the hook cannot be used, so {self._instead}: {why}")
+                self._log(warning(f"the hook cannot be used, so {self._instead}: {why}"))
                 return None, {}
             name = safe_job_id(job_id)
             name = environment.node_job(name, node) if node else name
@@ -73,7 +74,7 @@ class JobFolder:
             _drop_ended(folder)
             extra.setdefault(_LIMIT, os.environ.get(_LIMIT) or str(max_recorders(processes)))
         except (RelkitError, OSError) as error:
-            self._log(f"the hook cannot be used, so {self._instead}: {error}")
+            self._log(warning(f"the hook cannot be used, so {self._instead}: {error}"))
             return None, {}
         return folder, dict(extra)
 

@@ -57,5 +57,11 @@ class Looks:
         said_s = self._said_s.get(what)
         if said_s is None or now_s - said_s >= _QUIET_S:
             self._said_s[what] = now_s
-            reason = (str(error).splitlines() or [type(error).__name__])[0][:_MAX_REASON]
-            self._log(warning(f"{what} failed, which is nothing to the job: {reason}"))
+            self._log(warning(f"{what} failed, which is nothing to the job: {_reason(error)}"))
+
+
+def _reason(error: Exception) -> str:
+    (line, *_) = str(error).splitlines() or [""]
+    # What is not worded for people says little without its name.
+    kind = "" if isinstance(error, (RelkitError, OSError)) else type(error).__name__
+    return ": ".join(filter(None, (kind, line)))[:_MAX_REASON]

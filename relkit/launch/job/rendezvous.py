@@ -11,6 +11,7 @@ from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
 from relkit.launch.job.settings import Log
+from relkit.log_lines import warning
 
 # Several times what one exchange with the store takes, s.
 _LIMIT_S = 5.0
@@ -40,7 +41,7 @@ def limit_waits(handler: RendezvousHandler, calls: BoundedCalls, log: Log) -> No
         try:
             return calls.call(shut_down, timeout_s=_LIMIT_S)
         except NoAnswer:
-            log("the rendezvous store does not answer: the other nodes are not notified")
+            log(warning("the rendezvous store does not answer: the other nodes are not notified"))
             return False
 
     limited: Any = handler

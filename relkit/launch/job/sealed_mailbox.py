@@ -9,6 +9,7 @@ from typing import Any
 
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
 from relkit.launch.job.settings import Log
+from relkit.log_lines import warning
 from relkit.net.operator_secret import derive
 
 _NUMBER = struct.Struct("!Q")
@@ -105,6 +106,6 @@ def store_mailbox(
         prefix = f"{purpose}-round"  # each rendezvous has keys of its own
         inner = StoreMailbox(store, node, nodes, prefix)
     except ExchangeBroken as error:
-        log(f"{error}; this node judges only its own ranks")
+        log(warning(f"{error}; this node judges only its own ranks"))
         return MemoryMailbox()
     return SealedMailbox(inner, derive(key, "mailbox", prefix.encode()), log) if key else inner

@@ -138,10 +138,10 @@ class Service:
     what can save the job must be asked before what may end it (`takes_over`, then `poll`).
 
     All calls come from the launcher's main thread, which also handles signals: none may take
-    longer than it has to. A look that fails is nothing to the job: what is raised by `takes_over`,
-    `poll`, `looked` and what is told between these is logged, and torch looks alone at that time
-    (`Job.looks` keeps a failure to one service). Elsewhere an error ends the launcher: whatever may
-    fail there has to be caught by the service.
+    longer than it has to. A service that fails is nothing to the job: what a call raises is logged,
+    and the next service is asked. One that fails in `environment` or `workers_started` is asked
+    nothing more about those workers but to end: what it knows is of the workers before them. Only
+    in `job_begins` and `nodes_met`, before there are workers, an error ends the launcher.
     """
 
     # This node waits beside a job whose nodes have met.

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from relkit.files.private_file import is_private_folder, open_private
 from relkit.launch.job.settings import Log
+from relkit.log_lines import warning
 from relkit.post_mortem.raised_note import SUFFIX
 
 SOCKET_DIR = "RELKIT_SOCKET_DIR"
@@ -74,7 +75,7 @@ class SocketFolder:
             try:
                 self._make()
             except OSError as error:
-                self._log(f"no folder for workers' sockets: {error.strerror or error}")
+                self._log(warning(f"no folder for workers' sockets: {error.strerror or error}"))
                 return {}
         return {} if self._folder is None else {SOCKET_DIR: str(self._folder)}
 

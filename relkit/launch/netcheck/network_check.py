@@ -35,6 +35,7 @@ from relkit.launch.netcheck.slow_devices import (
 )
 from relkit.launch.netcheck.store_channel import StoreAgent, StoreChannel, poll_interval_s
 from relkit.launch.netcheck.verdict import decide, how_to_go_on, not_measured
+from relkit.log_lines import Level, Line
 from relkit.net.operator_secret import derive
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.controller import run_check
@@ -129,7 +130,7 @@ class NetworkCheck:
         try:
             return self._check_all(attempt, mailbox, bad_links)
         except ExchangeBroken as error:
-            self._log(f"network check: skipped, because {error}")
+            self._log(Line(f"network check: skipped, because {error}", Level.WARNING))
             return True
 
     def forget(self) -> None:
@@ -153,8 +154,10 @@ class NetworkCheck:
         """Do what the verdict says for this node."""
         leaving: dict[str, str] = verdict.get("leave") or {}
         mailbox.put(f"read/{mailbox.node}", b"1")
+        level = Level.INFO if verdict.get("is_well") else Level.WARNING
+        level = Level.ERROR if leaving else level
         for line in verdict.get("lines", ()):
-            self._log(f"network check: {line}")
+            self._log(Line(f"network check: {line}", level))
         if leaving and attempt.holds_store:
             everyone = [f"read/{number}" for number in range(mailbox.nodes)]
             _collect(mailbox, everyone, READ_S)
@@ -245,6 +248,7 @@ class NetworkCheck:
             return {
                 "id": passed_check_id.pop(),
                 "lines": ["all nodes passed the last check together; not measured again"],
+                "is_well": True,
             }
         try:
             return self._measure(attempt, mailbox, node_infos)
@@ -305,7 +309,7 @@ class NetworkCheck:
         leave = {str(numbers[name]): why for name, why in decision.leave.items()}
         lines += decision.warnings
         lines += [f"{name} leaves the job: {why}" for name, why in decision.leave.items()]
-        end = ""
+        end, is_well = "", False
         if leave:
             end = how_to_go_on(
                 mailbox.nodes,
@@ -314,7 +318,7 @@ class NetworkCheck:
                 can_meet_again=attempt.can_meet_again,
                 loses_store=any(p.holds_store and str(p.number) in leave for p in node_infos),
             )
-        elif not lines:
+        elif is_well := not lines:
             lines.append(f"{len(nodes)} nodes, no fault")
         return {
             "id": secrets.token_hex(8),
@@ -322,6 +326,7 @@ class NetworkCheck:
             "names": fold(decision.leave),
             "end": end,
             "lines": lines,
+            "is_well": is_well,
         }
 
 

@@ -23,6 +23,7 @@ from relkit.launch.replicas.recovery import HELLO_S, Hello, Recovered, Recovery,
 from relkit.launch.replicas.rounds import Rounds, Task
 from relkit.launch.replicas.settings import ReplicaSettings, limit_bytes_per_s
 from relkit.launch.replicas.wire import RateLimit
+from relkit.log_lines import warning
 from relkit.net.interface import resolve, route_to
 from relkit.net.operator_secret import derive
 from relkit.ranks import RankSet
@@ -79,7 +80,7 @@ class ReplicaHost:
             self._begin(attempt, mailbox, folder, copies)
         # RuntimeError: no thread can be started.
         except (RelkitError, OSError, RuntimeError) as error:
-            self._log(f"flash checkpoint: no replicas: {error}")
+            self._log(warning(f"flash checkpoint: no replicas: {error}"))
             self.end_attempt()
 
     def end_attempt(self) -> None:
@@ -111,7 +112,7 @@ class ReplicaHost:
         )  # fmt: skip
         whole, refused = copies.copies()
         for why in refused[:_MAX_LINES]:
-            self._log(f"flash checkpoint: {why}")
+            self._log(warning(f"flash checkpoint: {why}"))
         rows = tuple((copy.rank, copy.round_id, copy.header.step) for copy in whole)
         # Of an object of its own, which holds no memory of slots that are replaced.
         own = RankSlots(folder, slots.ranks, attempt.world_size).steps()
@@ -127,7 +128,7 @@ class ReplicaHost:
 
     def _tell(self, origin: Origin) -> None:
         if origin.why_not:
-            self._log(f"flash checkpoint: replicas are not used: {origin.why_not}")
+            self._log(warning(f"flash checkpoint: replicas are not used: {origin.why_not}"))
         if origin != Origin():
             self._publish(origin)
 

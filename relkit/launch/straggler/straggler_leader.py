@@ -14,6 +14,7 @@ from relkit.launch.straggler.exclusion import Exclusion
 from relkit.launch.straggler.history_publisher import HistoryPublisher
 from relkit.launch.straggler.step_ring import StepReceiver
 from relkit.launch.straggler.verdict_announcer import MIN_COST_S, VerdictAnnouncer
+from relkit.log_lines import Level, Line
 from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.score.online_scorer import OnlineScorer
@@ -163,7 +164,8 @@ class StragglerLeader:
             self._mailbox.put("leave", order.encode())
         if why not in self._logged:
             self._logged.add(why)
-            self._log(f"straggler: {why}")
+            level = Level.WARNING if order is None else Level.ERROR
+            self._log(Line(f"straggler: {why}", level, "straggler"))
 
     def _holds_store(self, node: int) -> bool:
         return self._mailbox.get(f"store/{node}") is not None
@@ -186,7 +188,8 @@ class StragglerLeader:
     def _warn_of_impossible_exclusion(self) -> None:
         why = self._exclusion.impossible
         if self._settings.mode is Mode.EXCLUDE and why:
-            self._log(f"no node can be excluded ({why}): stragglers are only reported")
+            line = f"no node can be excluded ({why}): stragglers are only reported"
+            self._log(Line(line, Level.WARNING))
 
 
 def _scorer_settings(settings: Control) -> Settings:

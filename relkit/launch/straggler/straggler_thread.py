@@ -15,6 +15,7 @@ from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import Mailbox, wait_for_thread
 from relkit.launch.job.settings import Log
 from relkit.launch.straggler.poll_interval import QUICK_S
+from relkit.log_lines import warning
 from relkit.process.interruptible_wait import is_set_within
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.transport import control
@@ -191,4 +192,4 @@ class Stragglers:
         except (RelkitError, OSError, ImportError) as error:
             if str(error) != self._complained:
                 self._complained = str(error)
-                self._log(f"straggler detection hit a problem: {error}")
+                self._log(warning(f"straggler detection hit a problem: {error}"))

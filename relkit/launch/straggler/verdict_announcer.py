@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from relkit.launch.job.settings import Log
 from relkit.launch.straggler.exclusion import log_line, who_is
-from relkit.log_lines import warning
+from relkit.log_lines import Level, Line
 from relkit.straggler.history_types import RaisedVerdict
 from relkit.straggler.model import Cause, Verdict
 
@@ -133,4 +133,6 @@ class VerdictAnnouncer:
                 self._say(spell.dropped)
 
     def _say(self, raised: RaisedVerdict) -> None:
-        self._log(warning(log_line(raised, self._job_id, self._host_of), "straggler"))
+        # A verdict is no line that could be left out.
+        level = Level.ERROR if raised.holds else Level.WARNING
+        self._log(Line(log_line(raised, self._job_id, self._host_of), level, "straggler"))

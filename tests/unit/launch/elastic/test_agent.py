@@ -208,11 +208,11 @@ def test_a_round_that_fails_is_torchs_alone(monkeypatch: pytest.MonkeyPatch) -> 
     said: list[str] = []
     full = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    class Full(Service):
-        def poll(self, attempt: Attempt) -> Action | None:
-            raise full
+    def poll(_workers: object) -> str:
+        raise full
 
-    agent = agent_with(Full(), said=said)
+    agent = agent_with(said=said)
+    agent._exits.poll = poll
     blind: list[bool] = []
 
     def plain(agent: Bare, _group: object) -> object:

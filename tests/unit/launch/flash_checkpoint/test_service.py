@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from torch.distributed.elastic.multiprocessing import SignalException
 
 from relkit.commands.launch_parts.services import _saved_by
 from relkit.launch.flash_checkpoint.persist_plan import SavedStep
@@ -34,9 +33,6 @@ class Slots:
 
     def newest(self) -> int:
         return self._newest
-
-    def close(self) -> None:
-        raise SignalException("asked again", 15)  # type: ignore[arg-type]
 
 
 class Phases(PhaseListener):
@@ -78,7 +74,3 @@ def test_slots_that_are_still_to_be_locked_are_part_of_saving(newest: int) -> No
     slots = Slots(newest)
     service_of(slots).before_workers(ATTEMPT)
     assert slots.calls == [Phase.SAVE, "wait", *[(4, "memory")] * (newest >= 0)]
-
-
-def test_who_is_asked_again_to_end_waits_no_longer() -> None:
-    service_of(Slots()).close()
