@@ -59,6 +59,6 @@ def step_facts(
 
 def _sum_of_squares(values: Tensor) -> Tensor:
     """In float64, without a copy of all values in it; a scalar on their device."""
-    rows, rest = values.split((values.numel() // ROW * ROW, values.numel() % ROW))
-    norms = torch.linalg.vector_norm(rows.view(-1, ROW), dim=1).double()
-    return norms.square().sum() + torch.linalg.vector_norm(rest).double().square()
+    end = values.numel() // ROW * ROW
+    norms = torch.linalg.vector_norm(values[:end].view(-1, ROW), dim=1).double()
+    return norms.square().sum() + torch.linalg.vector_norm(values[end:]).double().square()
