@@ -60,5 +60,6 @@ def step_facts(
 def _sum_of_squares(values: Tensor) -> Tensor:
     """In float64, without a copy of all values in it; a scalar on their device."""
     end = values.numel() // ROW * ROW
-    norms = torch.linalg.vector_norm(values[:end].view(-1, ROW), dim=1).double()
-    return norms.square().sum() + torch.linalg.vector_norm(values[end:]).double().square()
+    norms: Tensor = torch.linalg.vector_norm(values[:end].view(-1, ROW), dim=1).double()
+    rest: Tensor = torch.linalg.vector_norm(values[end:]).double()
+    return norms.square().sum() + rest.square()
