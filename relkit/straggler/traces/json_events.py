@@ -24,6 +24,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 # Where an event begins, behind one that is damaged.
 _NEXT_EVENT = re.compile(r'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|id|args|s)")')
+_NUMBERS_END = re.compile(r"[.eE+-]{0,2}")
 EVENTS = "traceEvents"
 _KEPT = ("distributedInfo", "deviceProperties", "host_name")
 
@@ -163,8 +164,9 @@ class _Text:
                 if is_early and len(self._held) - self._at < _MAX_VALUE_CHARS and self._more():
                     continue
                 return _MISSING
-            # A number may go on in the next piece.
-            if end == len(self._held) and self._held[end - 1] not in '}]"' and self._more():
+            # A number may go on in the next piece: `0` was read of `0.`, and of `0.5e`.
+            is_number = self._held[end - 1] not in '}]"'
+            if is_number and _NUMBERS_END.fullmatch(self._held, end) and self._more():
                 continue
             self._at = end
             return value

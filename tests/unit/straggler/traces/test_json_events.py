@@ -38,6 +38,19 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(json_events, "_PIECE_BYTES", request.param)
 
 
+@pytest.mark.parametrize("number", ["0.0", "-12.5", "1e5", "2E-7", "1.5e+300", "-0", "null"])
+@pytest.mark.parametrize("size", range(1, 5))
+def test_a_number_in_several_pieces_is_one(
+    number: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(f'{{"distributedInfo":{number},"traceEvents":[{{"ph":"X"}},{number}]}}')
+    monkeypatch.setattr(json_events, "_PIECE_BYTES", size)
+    got, reader = read(path)
+    assert (got, reader.cut) == ([{"ph": "X"}], "")
+    assert reader.properties == {"distributedInfo": json.loads(number)}
+
+
 @given(events=EVENTS, before=VALUES, indent=INDENT, packed=st.booleans(), size=st.integers(1, 60))
 def test_each_event_is_read(
     events: list[dict[str, Any]], before: object, indent: int | None, packed: bool, size: int,
