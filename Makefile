@@ -101,6 +101,7 @@ $(VENV)/.runtime: $(BIN)/pip $(VENV)/.modules pyproject.toml constraints.txt CMa
 
 $(VENV)/.develop: $(VENV)/.runtime
 	$(BIN)/pip install -q -c constraints.txt --group test --group lint --group docs
+	$(BIN)/python -m tools.get_helm
 	touch $@
 
 clean:

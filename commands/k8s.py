@@ -1,0 +1,100 @@
+"""relkit k8s: jobs and node checks for Kubernetes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from relkit.command_group import CommandGroup
+from relkit.commands.shared.options import FiniteRange
+from relkit.errors import EXIT_OK
+from relkit.log_lines import say, warning
+from relkit.output import require_new, write_atomic
+
+# relkit.kubernetes.values.ENGINES; `--help` does not wait for YAML's reader.
+_ENGINES = ("job", "jobset", "trainjob", "pytorchjob")
+
+
+@click.group(cls=CommandGroup)
+def k8s() -> None:
+    """Render jobs for Kubernetes, check its nodes, and end a pod's launcher in time.
+
+    \b
+    Examples:
+      relkit k8s render job.yaml | kubectl apply -f -
+      relkit k8s render elasticjob.yaml --engine jobset
+    """
+
+
+@k8s.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--engine",
+    type=click.Choice(_ENGINES),
+    help="What runs the pods; before FILE's own. [default: job]",
+)
+@click.option(
+    "--values", "as_values", is_flag=True, help="Print the job file itself, for helm's --values."
+)
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file."
+)
+@click.option("--force", "-f", is_flag=True, help="Replace an existing file.")
+def render(
+    file: Path, engine: str | None, as_values: bool, output: Path | None, force: bool
+) -> int:
+    """Print the objects of a job file, or of DLRover's ElasticJob, for kubectl.
+
+    FILE is a job file (the values file of the chart) or an ElasticJob. Each key of an ElasticJob
+    that has no counterpart is named on stderr. No cluster is asked anything.
+
+    \b
+    Examples:
+      relkit k8s render job.yaml | kubectl apply -f -
+      relkit k8s render elasticjob.yaml --engine trainjob -o trainjob.yaml
+      relkit k8s render elasticjob.yaml --values > job.yaml
+    """
+    from relkit.kubernetes.elastic_job import values_of
+    from relkit.kubernetes.objects import as_yaml, objects, without_counterpart
+    from relkit.kubernetes.values import read_document, settle
+
+    given = values_of(read_document(file), str(file), lambda line: say(warning(line)))
+    if engine is not None:
+        given = {**given, "engine": engine}
+    values = settle(given, str(file))
+    for line in without_counterpart(values):
+        say(warning(line))
+    made = objects(values)
+    text = as_yaml([dict(given)] if as_values else made)
+    if output is None or str(output) == "-":
+        click.echo(text, nl=False)
+    else:
+        require_new(output, force=force)
+        write_atomic(output, text)
+    return EXIT_OK
+
+
+@k8s.command()
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=FiniteRange(min=1.0),
+    default=3600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait so long for them; the pod's own grace period ends it earlier.",
+)
+def stop(timeout_s: float) -> int:
+    """Ask the launchers of this container to save and end, and wait until they have.
+
+    For the preStop hook of a pod: the kubelet tells process 1 only, and a shell there passes
+    nothing on. Exit code 0 where they have ended, or there was none; 3 where some run on.
+
+    \b
+    Example:
+      relkit k8s stop
+    """
+    from relkit.kubernetes.stop_launchers import stop_launchers
+
+    return stop_launchers(timeout_s, say)
