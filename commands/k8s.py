@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
 from relkit.command_group import CommandGroup
 from relkit.commands.shared.options import FiniteRange
-from relkit.errors import EXIT_OK
+from relkit.errors import EXIT_OK, UsageProblem
 from relkit.log_lines import say, warning
 from relkit.output import require_new, write_atomic
 
@@ -98,3 +99,55 @@ def stop(timeout_s: float) -> int:
     from relkit.kubernetes.stop_launchers import stop_launchers
 
     return stop_launchers(timeout_s, say)
+
+
+@k8s.command("node-check")
+@click.option(
+    "--node",
+    envvar=["RELKIT_K8S_NODE_CHECK_NODE", "NODE_NAME"],
+    default="",
+    metavar="NAME",
+    help="This node's name in the cluster.  [default: NODE_NAME]",
+)
+@click.option(
+    "--every",
+    "every_s",
+    type=FiniteRange(min=1.0),
+    metavar="SECONDS",
+    help="Look again so often, until SIGTERM.  [default: once]",
+)
+@click.option("--no-linkcheck", is_flag=True, help="Leave out relkit linkcheck.")
+@click.option(
+    "--taint",
+    metavar="KEY=VALUE:EFFECT",
+    help="Set this taint where a link of the node is at fault; take it off when the same check "
+    "passes.  [default: none]",
+)
+@click.option("--dry-run", is_flag=True, help="Print the conditions; ask the cluster nothing.")
+def node_check(
+    node: str, every_s: float | None, no_linkcheck: bool, taint: str | None, dry_run: bool
+) -> int:
+    """Check this node, and publish what comes of it as node conditions.
+
+    Runs doctor and linkcheck, and sets the conditions RelkitHostReady and RelkitLinksReady: True
+    where the node is fit, False where it is not, Unknown where nobody could tell, as without such
+    hardware. The chart runs it on every node (nodeCheck.enabled). Exit codes: 0, 1 a condition is
+    False, 3 one is Unknown, or the cluster has refused it.
+
+    \b
+    Examples:
+      relkit k8s node-check --dry-run
+      relkit k8s node-check --every 600 --taint relkit.io/bad-node=true:NoSchedule
+    """
+    from relkit.kubernetes.api_server import ApiServer
+    from relkit.kubernetes.node_check import NodeCheck, check_node
+    from relkit.kubernetes.node_conditions import parse_taint
+
+    parsed = None if taint is None else parse_taint(taint)
+    if not (node or dry_run):
+        raise UsageProblem(
+            "this node's name is not known",
+            next_step="Set NODE_NAME from fieldRef spec.nodeName, or write --node NAME.",
+        )
+    server = None if dry_run else ApiServer.of_pod(os.environ)
+    return check_node(NodeCheck(node, not no_linkcheck, parsed, every_s), server, say)
