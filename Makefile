@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test test-user test-all check fresh-check explore audit mutants bench format stress soak gpu-check docs docs-serve clean FORCE
+.PHONY: demo test test-user test-all check fresh-check kube-test explore audit mutants bench format stress soak gpu-check docs docs-serve clean FORCE
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
@@ -69,6 +69,11 @@ soak: $(VENV)/.develop
 # make demo and make test-all as root in a bare Debian, in namespaces; FRESH_ARGS="test tests/native".
 fresh-check:
 	$(PYTHON) -m tools.fresh_check $(FRESH_ARGS)
+
+# As root: a real API server, kubelet and containerd, in namespaces; built once, ten minutes of CPU time.
+kube-test: $(VENV)/.develop
+	tools/kube_test/build.sh
+	unshare --net --mount --pid --mount-proc --fork $(BIN)/python -m tools.kube_test
 
 # On a machine with an NVIDIA GPU: PYTHON=the interpreter that has torch with CUDA.
 gpu-check:

@@ -63,7 +63,8 @@ def test_the_role_has_the_rights_that_are_used_and_no_other(
     taint: str, standin: tuple[ApiStandIn, str], tmp_path: Path
 ) -> None:
     server, address = standin
-    checks, lines = Checks(), []
+    checks = Checks()
+    lines: list[str] = []
     watch = watch_of(address, checks, tmp_path, lines, with_taint=bool(taint))
     for status in ("ok", "fail", "ok"):
         checks.of["linkcheck"] = report(status)
@@ -79,7 +80,8 @@ def test_conditions_come_beside_those_of_others(
     standin: tuple[ApiStandIn, str], tmp_path: Path
 ) -> None:
     server, address = standin
-    checks, lines = Checks(), []
+    checks = Checks()
+    lines: list[str] = []
     watch = watch_of(address, checks, tmp_path, lines, with_taint=False)
     assert watch.look("2026-11-29T08:00:00Z") == 0
     checks.of["linkcheck"] = report("fail")
@@ -106,7 +108,8 @@ def test_a_taint_goes_only_when_the_same_check_passes(
 ) -> None:
     server, address = standin
     server.node["spec"]["taints"] = [THEIRS]
-    checks, lines = Checks(), []
+    checks = Checks()
+    lines: list[str] = []
     watch = watch_of(address, checks, tmp_path, lines, with_taint=True)
     seen = []
     for status in ("ok", "fail", "fail", "unknown", "ok", "ok"):
@@ -122,7 +125,8 @@ def test_a_new_pod_does_not_take_off_what_it_has_not_checked(
 ) -> None:
     server, address = standin
     server.node["spec"]["taints"] = [TAINT]
-    checks, lines = Checks(), []
+    checks = Checks()
+    lines: list[str] = []
     checks.of["linkcheck"] = None
     watch = watch_of(address, checks, tmp_path, lines, with_taint=True)
     watch.look("2026-11-29T08:00:00Z")
@@ -137,7 +141,8 @@ def test_what_the_doctor_sees_taints_no_node(
     standin: tuple[ApiStandIn, str], tmp_path: Path
 ) -> None:
     server, address = standin
-    checks, lines = Checks(), []
+    checks = Checks()
+    lines: list[str] = []
     checks.of["doctor"] = report("fail", "RK-DOC-002")
     watch = watch_of(address, checks, tmp_path, lines, with_taint=True)
     assert watch.look("2026-11-29T08:00:00Z") == 1
