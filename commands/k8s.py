@@ -90,7 +90,8 @@ def stop(timeout_s: float) -> int:
     """Ask the launchers of this container to save and end, and wait until they have.
 
     For the preStop hook of a pod: the kubelet tells process 1 only, and a shell there passes
-    nothing on. Exit code 0 where they have ended, or there was none; 3 where some run on.
+    nothing on. Exit code 0 where they have ended, or there was none; 3 where some run on; 2 outside
+    of a pod, where it would end launchers of other jobs.
 
     \b
     Example:
@@ -98,6 +99,11 @@ def stop(timeout_s: float) -> int:
     """
     from relkit.kubernetes.stop_launchers import stop_launchers
 
+    if not os.environ.get("KUBERNETES_SERVICE_HOST"):
+        raise UsageProblem(
+            "this is no pod: launchers of other jobs could be here",
+            next_step="Send SIGTERM to the launcher that shall end.",
+        )
     return stop_launchers(timeout_s, say)
 
 

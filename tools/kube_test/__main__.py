@@ -28,7 +28,7 @@ _GOOD = {"status": "ok", "findings": []}
 # A step is saved in memory each 0.1 s; the launchers persist what is there when they are ended.
 _SCRIPT = """
 import os, sys, time, torch, torch.distributed as dist
-from relkit.flash_checkpoint import DdpCheckpointer, StorageType
+from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
 dist.init_process_group("gloo")
 model = torch.nn.Linear(4, 4)
 checkpointer = DdpCheckpointer("/job/ck")

@@ -250,3 +250,13 @@ def test_what_cannot_run_is_refused() -> None:
     with pytest.raises(UsageProblem, match="'Job'"):
         values_of({"apiVersion": "batch/v1", "kind": "Job"}, "f", print)
     assert not is_elastic_job({"name": "my-run"})
+
+
+def test_values_and_objects_say_the_same(tmp_path: Path) -> None:
+    file, kept = tmp_path / "elasticjob.yaml", tmp_path / "job.yaml"
+    file.write_text(GUIDE, encoding="utf-8")
+    assert run(["k8s", "render", str(file), "--values", "-o", str(kept)]) == 0
+    # One that is there is left.
+    assert run(["k8s", "render", str(file), "-o", str(kept)]) == 2
+    made = CliRunner().invoke(k8s, ["render", str(kept)]).stdout
+    assert made == CliRunner().invoke(k8s, ["render", str(file)]).stdout

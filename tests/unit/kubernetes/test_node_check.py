@@ -205,3 +205,5 @@ def test_outside_of_a_pod_it_says_so(
     assert run(["k8s", "node-check", "--node", "a"]) == 2
     assert "--dry-run" in capsys.readouterr().err
     assert run(["k8s", "node-check", "--node", "a", "--taint", "x"]) == 2
+    # Launchers of other jobs could be here.
+    assert run(["k8s", "stop"]) == 2
