@@ -1,4 +1,4 @@
-"""A pod is deleted: its launcher saves, although process 1 is a shell, which passes no signal on."""
+"""A pod is deleted: its launcher saves, although process 1 is a shell, which tells it nothing."""
 
 from __future__ import annotations
 
