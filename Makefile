@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test test-user test-all check fresh-check explore audit mutants bench format stress soak gpu-check docs docs-serve clean FORCE
+.PHONY: demo test test-user test-all check fresh-check kube-test explore audit mutants bench format stress soak gpu-check docs docs-serve clean FORCE
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
@@ -70,6 +70,11 @@ soak: $(VENV)/.develop
 fresh-check:
 	$(PYTHON) -m tools.fresh_check $(FRESH_ARGS)
 
+# As root: a real API server, kubelet and containerd, in namespaces; built once, ten minutes of CPU time.
+kube-test: $(VENV)/.develop
+	tools/kube_test/build.sh
+	unshare --net --mount --pid --mount-proc --fork $(BIN)/python -m tools.kube_test
+
 # On a machine with an NVIDIA GPU: PYTHON=the interpreter that has torch with CUDA.
 gpu-check:
 	PYTHON="$(PYTHON)" tools/gpu_check.sh $(GPU_CHECK_ARGS)
@@ -101,6 +106,7 @@ $(VENV)/.runtime: $(BIN)/pip $(VENV)/.modules pyproject.toml constraints.txt CMa
 
 $(VENV)/.develop: $(VENV)/.runtime
 	$(BIN)/pip install -q -c constraints.txt --group test --group lint --group docs
+	$(BIN)/python -m tools.get_helm
 	touch $@
 
 clean:

@@ -48,6 +48,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.hang:hang",
         "Name the rank that made a job hang, from files that the job left.",
     ),
+    "k8s": (
+        "relkit.commands.k8s:k8s",
+        "Render jobs for Kubernetes, check its nodes, and end a pod's launcher in time.",
+    ),
     "launch": (
         "relkit.commands.launch:launch",
         "Run a training job like torchrun, with hang detection and a verdict.",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from relkit.errors import BadInputFile
 from relkit.files.input_file import open_input
+from relkit.topology_text import lines_of
 
 _MAX_BYTES = 64 << 20
 _MAX_NAMED = 5
@@ -121,7 +122,7 @@ def parse(text: str, source: str = "topology", *, may_be_empty: bool = False) ->
 
 
 def read(path: Path, *, may_be_empty: bool = False) -> Topology:
-    """Read a topology file.
+    """Read a topology file: lines, or what Kubernetes shows of them (topology_text).
 
     Args:
         path: of the file; may_be_empty: see parse().
@@ -140,7 +141,11 @@ def read(path: Path, *, may_be_empty: bool = False) -> Topology:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInputFile(f"{path} is not UTF-8 text (byte {error.start})") from error
-    return parse(text, str(path), may_be_empty=may_be_empty)
+    try:
+        lines = lines_of(text)
+    except ValueError as error:
+        raise BadInputFile(f"{path}: {error}") from error
+    return parse(lines, str(path), may_be_empty=may_be_empty)
 
 
 def switches(path: Path) -> dict[str, str]:

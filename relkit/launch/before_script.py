@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from relkit.errors import UsageProblem
+from relkit.launch.dlrover_options import PAGE, refused_option
 from relkit.text.nearest import no_such
 
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
@@ -79,7 +80,17 @@ def _resolved(
         if word.startswith("--") and candidates:
             could_be = ", ".join(_long(each) for each in candidates.values())
             raise UsageProblem(f"{name} could be {could_be}", next_step=_NEXT_STEP)
-    raise UsageProblem(no_such("option", name, list(names)), next_step=_NEXT_STEP)
+    raise _unknown(name, list(names))
+
+
+def _unknown(name: str, names: Sequence[str]) -> UsageProblem:
+    refused = refused_option(name)
+    if refused is None:
+        return UsageProblem(no_such("option", name, names), next_step=_NEXT_STEP)
+    return UsageProblem(
+        f"{name} is an option of dlrover-run that relkit launch does not have",
+        next_step=f"{refused.instead} All of them: {PAGE}",
+    )
 
 
 def _flags(options: Sequence[argparse.Action]) -> Iterator[tuple[str, argparse.Action]]:

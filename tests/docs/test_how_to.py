@@ -105,6 +105,30 @@ ELSEWHERE = {
         "relkit run -- mpirun -n 8 python train.py": ("tests/cluster/test_run.py", "needs mpirun"),
     },
     "kubernetes.md": {
+        "relkit k8s render job.yaml | kubectl apply -f -": (
+            "tests/unit/kubernetes/test_chart.py",
+            "needs Kubernetes",
+        ),
+        "helm install my-run deploy/helm/relkit --values job.yaml": (
+            "tests/unit/kubernetes/test_chart.py",
+            "needs Kubernetes",
+        ),
+        "relkit k8s render elasticjob.yaml | kubectl apply -f -": (
+            "tests/unit/kubernetes/test_elastic_job.py",
+            "needs Kubernetes",
+        ),
+        "relkit k8s render deploy/node-check.yaml | kubectl apply -f -": (
+            "tests/unit/kubernetes/test_chart.py",
+            "needs Kubernetes",
+        ),
+        "kubectl get configmap node-topology-config -n dlrover -o yaml > network.yaml": (
+            "tests/unit/test_topology_text.py",
+            "needs Kubernetes",
+        ),
+        "relkit topology sort network.yaml": (
+            "tests/unit/test_topology_text.py",
+            "needs the ConfigMap above",
+        ),
         "relkit netcheck --via kubectl --nodes app=trainer "
         '--kubectl-args "-n training -c worker"': (
             "tests/unit/fleet/test_kubectl.py",

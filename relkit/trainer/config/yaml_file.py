@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from relkit.errors import BadInputFile, MissingExtra, UsageProblem
+import yaml
+
+from relkit.errors import BadInputFile, UsageProblem
 from relkit.files.input_file import read_input_text
 from relkit.trainer.config.values import FIELDS, Values, Warn, coerce, nearest
 from relkit.trainer.config.yaml_keys import IGNORED, MODEL, RENAMED, TRANSLATED, Key
@@ -40,7 +42,6 @@ def yaml_values(path: Path, *, model_section: str, warn: Warn) -> Values:
     Raises:
         BadInputFile: the file is not there, or not YAML.
         UsageProblem: an unknown key, or a value of another type; both are named.
-        MissingExtra: PyYAML is not installed.
     """
     document = _read(path)
     values: Values = dict(DEFAULTS)
@@ -66,12 +67,6 @@ def yaml_values(path: Path, *, model_section: str, warn: Warn) -> Values:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtra(
-            f"reading {path} needs PyYAML: {error}", next_step="pip install PyYAML"
-        ) from error
     try:
         document = yaml.safe_load(read_input_text(path, _MAX_BYTES))
     except OSError as error:

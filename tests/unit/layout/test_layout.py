@@ -24,8 +24,9 @@ ALLOWED: Mapping[str, str] = {
     "commands": (
         "ground commands.launch_parts commands.shared commands.subcommands relkit.accounting "
         "relkit.checkpoint relkit.doctor relkit.flash_checkpoint relkit.fleet "
-        "relkit.flight_recorder relkit.hang.collect relkit.hang_picture relkit.launch "
-        "relkit.launch.job relkit.launch.peers relkit.launch.recovery relkit.linkcheck "
+        "relkit.flight_recorder relkit.hang.collect relkit.hang_picture relkit.kubernetes "
+        "relkit.launch relkit.launch.job relkit.launch.peers relkit.launch.recovery "
+        "relkit.linkcheck "
         "relkit.net relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
         "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.ttp relkit.why "
         "reports.hangs reports.networks"
@@ -90,6 +91,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.hang.live_sources": "ground relkit.hang relkit.hook",
     "relkit.hang_picture": "ground relkit.flight_recorder relkit.hang relkit.hook relkit.stacks",
     "relkit.hook": "ground relkit.accounting",
+    "relkit.kubernetes": "ground relkit.launch",
     "relkit.launch": (
         "ground relkit.launch.elastic relkit.launch.hang relkit.launch.job relkit.post_mortem"
     ),

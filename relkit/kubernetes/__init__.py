@@ -1,0 +1,1 @@
+"""Jobs and node checks as objects of Kubernetes, whose engines run them."""

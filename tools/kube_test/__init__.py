@@ -1,0 +1,1 @@
+"""A real API server, kubelet and containerd on this machine, and relkit's objects in them."""
