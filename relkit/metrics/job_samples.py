@@ -98,7 +98,7 @@ def of_hang(is_hung: bool, incidents: Incidents) -> Iterator[Sample]:
     yield table.HUNG.of(is_hung)
     if is_hung and incidents.culprits:
         yield table.HUNG_RANKS.of(len(incidents.culprits))
-        for rank in incidents.culprits:
+        for rank in incidents.culprits[: table.MAX_RANKS]:
             yield table.HUNG_RANK.of(1, rank)
 
 
@@ -127,7 +127,8 @@ def of_stragglers(standing: Standing, now_unix_s: float) -> Iterator[Sample]:
         if math.isfinite(scores[rank]):
             yield table.SLOWDOWN.of(scores[rank], rank, standing.hosts[rank])
         yield table.EVIDENCE.of(evidence[rank], rank, standing.hosts[rank])
-    for raised in sorted(standing.verdicts, key=lambda each: -each.verdict.cost_s):
+    worst_first = sorted(standing.verdicts, key=lambda each: -each.verdict.cost_s)
+    for raised in worst_first[: table.MAX_RANKS]:
         verdict = raised.verdict
         who = str(verdict.rank) if verdict.subject is Subject.RANK else " -> ".join(verdict.ends)
         yield table.STRAGGLER.of(verdict.cost_s, verdict.subject, who, verdict.cause)

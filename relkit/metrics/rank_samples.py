@@ -175,12 +175,14 @@ def _by_group(look: RankLook) -> Iterator[tuple[tuple[str, str, int], _Runs]]:
     events = events[is_whole & (events["communicator"] >= 0)]
     groups = {group.index: group for group in look.communicators}
     codes = events["communicator"].astype(np.int64) * len(look.kinds) + events["hook"]
-    for code in np.unique(codes).tolist():
-        index, hook = divmod(int(code), len(look.kinds))
+    order = np.argsort(codes, kind="stable")
+    events, codes = events[order], codes[order]
+    borders = np.flatnonzero(np.diff(codes)) + 1
+    for rows in np.split(events, borders) if len(events) else ():
+        index, hook = int(rows["communicator"][0]), int(rows["hook"][0])
         group = groups.get(index)
         if group is None:
             continue
-        rows = events[codes == code]
         yield (
             (group.name or f"of {group.size} ranks", look.names[hook], group.size),
             _Runs(

@@ -54,8 +54,7 @@ STEP_SECONDS = Metric(
     "relkit_step_seconds",
     _G,
     "s",
-    "Time of a step: the median of the newest steps; where the loop marks none, as the search for stragglers "
-    "tells steps apart, on node 0",
+    "Time of a step: the median of the newest ones; node 0 tells it also where the loop marks none",
     _RECORDERS,
 )
 STEPS_PER_SECOND = Metric(
