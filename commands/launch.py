@@ -18,6 +18,7 @@ from relkit.commands.launch_parts.network_options import (
 from relkit.commands.launch_parts.peer_options import meet
 from relkit.commands.launch_parts.replica_options import check_replicas
 from relkit.commands.launch_parts.spare_options import spare_settings, spares_of
+from relkit.commands.launch_parts.told_options import check_told
 from relkit.commands.launch_parts.torchrun_command import PARSED, TorchrunCommand
 from relkit.config.apply import files_of
 from relkit.errors import UsageProblem
@@ -60,6 +61,7 @@ def launch(ctx: click.Context, /, **asked: Any) -> int:  # noqa: ANN401  what Cl
     if asked["on_hang"] == OnHang.RESTART:
         _check_restart(options, asked["no_hook"])
     check_network_options(ctx)
+    check_told(ctx)
     check_script(options)
     left_open = is_left_open(options, typed)
     where = meet(options, typed, asked["nodes"], spares_of(ctx))

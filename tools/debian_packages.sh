@@ -58,6 +58,7 @@ valgrind:valgrind
 graphviz:dot
 fontconfig:fc-list
 fonts-dejavu-core:has_a_font
+prometheus:promtool
 chromium:chromium
 chromium-driver:chromedriver
 '

@@ -80,6 +80,20 @@ OWN: dict[str, Variable] = {
         "`SLURMD_NODENAME`, `NODE_NAME`, else the host name",
         "This node's name for `--on-bad-node`, and one more name by which `--topology` finds it.",
     ),
+    "RELKIT_INCIDENT": Variable(
+        "set for the command of `--on-incident`",
+        "`hang`, `failure` or `network check`: [what it is told of](../metrics.md).",
+    ),
+    "RELKIT_INCIDENT_JOB": Variable("set for the same command", "The job's id."),
+    "RELKIT_INCIDENT_REPORT": Variable(
+        "set for the same command", "Path of the report; empty where the disk was full."
+    ),
+    "RELKIT_INCIDENT_TITLE": Variable("set for the same command", "The verdict in one line."),
+    "RELKIT_METRICS_TOKEN": Variable(
+        "",
+        "[The token of `--metrics-port`](../metrics.md) itself; `relkit launch` removes it for"
+        " workers.",
+    ),
     "RELKIT_SECRET": Variable(
         "",
         "[The operator's secret](../security.md) itself; `relkit launch` removes it for workers.",

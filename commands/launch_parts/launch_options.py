@@ -13,6 +13,7 @@ from relkit.commands.launch_parts.option_groups import group
 from relkit.commands.launch_parts.peer_options import nodes_option
 from relkit.commands.launch_parts.replica_options import REPLICAS
 from relkit.commands.launch_parts.spare_options import SPARES
+from relkit.commands.launch_parts.told_options import TOLD
 from relkit.commands.shared.options import FiniteRange, seconds_option
 from relkit.faults.slow_faults import SLOW_FAULTS
 from relkit.launch.job.on_hang import OnHang
@@ -131,6 +132,10 @@ GROUPS = (
     group(
         "Network",
         *NETWORK_CHECK,
+    ),
+    group(
+        "Metrics and notification",
+        *TOLD,
     ),
     group(
         "Nodes and restarts",

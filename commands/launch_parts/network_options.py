@@ -15,6 +15,7 @@ import click
 from relkit.commands.shared.options import FiniteRange, FurtherWords, KeptOptions
 from relkit.errors import UnwritablePath, UsageProblem
 from relkit.netcheck.measure.probes.names import PROBES
+from relkit.process.command_words import command_words
 
 if TYPE_CHECKING:
     from relkit.findings import Report
@@ -148,6 +149,7 @@ def netcheck_service(
     folder: Path,
     log: Callable[[str], None],
     may_replace: Callable[[], bool],
+    tell: Callable[[Report, Path | None], None],
 ) -> NetcheckService | None:
     """The check that was asked for; None for none.
 
@@ -156,6 +158,7 @@ def netcheck_service(
         folder: the timeline folder, for netcheck.json on the node that leads.
         log: writes one line to the terminal.
         may_replace: other nodes may come in the places of those that leave.
+        tell: gets each report of the network, and where it is; None where it could not be written.
     """
     asked = _KEPT.of(ctx)
     if not asked["network_check"]:
@@ -171,15 +174,14 @@ def netcheck_service(
         min_nodes=int(options.nnodes.partition(":")[0]),
         argv=tuple(sys.argv),
     )
-    check = NetworkCheck(settings, log, partial(_show, folder, log))
+    check = NetworkCheck(settings, log, partial(_show, folder, log, tell))
     check.may_replace = may_replace
     return NetcheckService(check)
 
 
 def _hook(asked: dict[str, Any]) -> tuple[str, ...]:
-    from relkit.launch.netcheck.bad_node import parse_hook
-
-    return () if asked["on_bad_node"] is None else parse_hook(asked["on_bad_node"])
+    command = asked["on_bad_node"]
+    return () if command is None else command_words("--on-bad-node", command)
 
 
 def _links(asked: dict[str, Any]) -> Callable[[], Report] | None:
@@ -200,16 +202,24 @@ def _links(asked: dict[str, Any]) -> Callable[[], Report] | None:
     return partial(linkcheck, pairs, min_bandwidth_gbps=min_gbps, min_channels=channels, tool=tool)
 
 
-def _show(folder: Path, log: Callable[[str], None], report: Report) -> None:
+def _show(
+    folder: Path,
+    log: Callable[[str], None],
+    tell: Callable[[Report, Path | None], None],
+    report: Report,
+) -> None:
     """A report on stderr, and as a file of its own in the timeline folder."""
     from relkit.log_lines import say_report
     from relkit.output import as_json, write_atomic
 
     say_report(report, apart=True)
     path = folder / f"{report.command}.json"
+    is_written = True
     try:
         write_atomic(path, as_json(report))
+        log(f"the {report.command} report is in {path}")
     except UnwritablePath as error:
         log(str(error))
-        return
-    log(f"the {report.command} report is in {path}")
+        is_written = False
+    if report.command == "netcheck":
+        tell(report, path if is_written else None)

@@ -13,6 +13,7 @@ from relkit.commands.launch_parts.page_notes import PageNotes
 from relkit.commands.shared.incident import keep_report, log_unwritten
 from relkit.commands.shared.incident_page import IncidentPage
 from relkit.errors import RelkitError
+from relkit.flash_checkpoint.on_disk.saved_on_disk import newest
 from relkit.launch.accounting.accounts import Accounts
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_outcome import persist_report as flash_report
@@ -21,6 +22,7 @@ from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.job.exit_status import end_of_child
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.settings import Log
+from relkit.launch.metrics.sources import Checkpoint
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.replicas.replica_host import ReplicaHost
 from relkit.log_lines import name_job, say_report
@@ -89,6 +91,25 @@ def slot_host(
         keep_report(report, folder / FLASH_REPORT)
 
     return SlotHost(log, settings, publish, replicas)
+
+
+def checkpoints_of(host: SlotHost) -> list[Checkpoint]:
+    """What this node has in memory, and what is on disk where its ranks keep their checkpoints.
+
+    It may wait for a disk.
+    """
+    slots = host.slots
+    if slots is None or not slots.has_any:
+        return []
+    memory = slots.newest_saved()
+    seen = [] if memory is None else [Checkpoint("memory", memory[0], memory[1] / 1e9)]
+    try:
+        saved = newest(Path(slots.root)) if slots.root else None
+    except RelkitError:
+        saved = None
+    if saved is not None and saved.saved_unix_ns > 0:
+        seen.append(Checkpoint("disk", saved.step, saved.saved_unix_ns / 1e9))
+    return seen
 
 
 def persist_host(limits: Limits, folder: Path, page: IncidentPage) -> PersistHost | None:

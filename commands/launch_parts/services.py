@@ -13,7 +13,13 @@ import click
 
 from relkit.commands.launch_parts.network_options import netcheck_service
 from relkit.commands.launch_parts.replica_options import replica_host
-from relkit.commands.launch_parts.run_ends import accounts_into, persist_host, slot_host
+from relkit.commands.launch_parts.run_ends import (
+    accounts_into,
+    checkpoints_of,
+    persist_host,
+    slot_host,
+)
+from relkit.commands.launch_parts.told_options import incident_service, metrics_service
 from relkit.commands.shared.incident import monitor_into
 from relkit.commands.shared.incident_page import IncidentPage
 from relkit.launch.accounting.listener import AccountedPhases, OtherServices
@@ -29,6 +35,7 @@ from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import MonitorSettings
 from relkit.launch.job.socket_folder import SocketFolder
 from relkit.launch.job.topology_ranks import TopologyRanks
+from relkit.launch.metrics.sources import Sources, ToldIncidents
 from relkit.launch.options import program
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.recovery.service import RecoveryService
@@ -69,7 +76,9 @@ def launch_setup(
         asked["hang_timeout"], OnHang(asked["on_hang"]), tuple(sys.argv),
         on_hang_netcheck=asked["on_hang_netcheck"],
     )  # fmt: skip
-    monitor, page = monitor_into(folder, settings)
+    told = ToldIncidents()
+    incidents = incident_service(ctx, log, told)
+    monitor, page = monitor_into(folder, settings, tell=incidents.tell)
     recorders = JobFolder(not asked["no_hook"], log, program(options), sockets.without_hook)
     log(
         f"hang timeout {settings.hang_timeout_s:g} s, then {settings.on_hang};"
@@ -77,16 +86,27 @@ def launch_setup(
     )
     try:
         meeting = SpareRendezvous(spares, log, node_name())
-        check = netcheck_service(ctx, options, folder, log, lambda: meeting.may_replace)
+        check = netcheck_service(
+            ctx, options, folder, log, lambda: meeting.may_replace, incidents.tell_check
+        )
         limits = Limits(overall_s=asked["ttp_timeout"], heartbeat_s=asked["ttp_heartbeat"])
         persist = persist_host(limits, folder, page)
         stragglers = _stragglers(asked, options, folder)
         accounts = accounts_into(folder, page)
         standbys = Standbys(_has_standbys(asked, options), log, accounts.standby)
         hang = HangService(monitor, sockets, stragglers.other_leaves, log)
+        slots = _slots(ctx, folder, page)
+        sources = Sources(
+            accounts.records_now,
+            lambda: monitor.judged_hung,
+            lambda: stragglers.standing,
+            hang.recorder_of,
+            lambda: checkpoints_of(slots),
+            told,
+        )
         # Asked in this order: who decides on nodes; standbys, which hurry while the others are
-        # captured; who leads workers through a fault, before who may stop them; and last whoever
-        # writes for long at the end.
+        # captured; who leads workers through a fault, before who may stop them; and whoever writes
+        # for long at the end. Last those that tell others of all that.
         services = (
             SeenWorkers(sockets),
             ranks,
@@ -96,7 +116,9 @@ def launch_setup(
             None if persist is None else RecoveryService(persist, monitor.action),
             hang,
             StragglerService(stragglers),
-            FlashService(_slots(ctx, folder, page), lambda: _saved_by(persist)),
+            FlashService(slots, lambda: _saved_by(persist)),
+            metrics_service(ctx, folder, log, sources),
+            incidents,
         )
         others = OtherServices(
             stragglers.other_leaves, lambda: _saved_by(persist), lambda: standbys.used

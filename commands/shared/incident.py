@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from relkit.hang.model import HangVerdict, JobView
 from relkit.hang_picture.actions import Action
 from relkit.launch.hang import timeline
 from relkit.launch.hang.monitor import Monitor
+from relkit.launch.incidents.incident import Incident, kind_of
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.settings import MonitorSettings
 from relkit.log_lines import Level, Line, say_report, warning
@@ -58,12 +59,14 @@ class Publisher:
         on_hang: what is done about a hang.
         page: draws the pictures.
         of_all_nodes: the folder that holds those of all nodes, where each has its own.
+        tell: gets each incident, once its report is on disk; must neither raise nor wait.
     """
 
     folder: Path
     on_hang: OnHang
     page: IncidentPage
     of_all_nodes: Path | None = None
+    tell: Callable[[Incident], None] = lambda _incident: None
 
     def publish(
         self, job: JobView, verdict: HangVerdict, report: Report, dumps: Sequence[RankDump]
@@ -72,9 +75,14 @@ class Publisher:
 
         What is to be done about the job waits for this call, and not for the page.
         """
+        path: Path | None = self.folder / REPORT
         if verdict.all_alike and len(report.findings) == 1 and is_before_first_step(job.ranks):
-            self._publish_briefly(report)
-            return
+            path = self._publish_briefly(report)
+        elif not self._publish_whole(job, report, dumps):
+            path = None
+        self.tell(Incident(kind_of(report), job.job_id, report, path))
+
+    def _publish_whole(self, job: JobView, report: Report, dumps: Sequence[RankDump]) -> bool:
         say_report(report, apart=True)
         try:
             moved = timeline.rotate(self.folder)
@@ -83,12 +91,13 @@ class Publisher:
         except (RelkitError, OSError) as error:
             # The verdict has been shown; a full disk must not take the monitor down with it.
             log_unwritten(error)
-            return
+            return False
         if moved:
             log(f"the files of the earlier incident are in {moved}")
         self.page.begin(
             self._done_so_far(report, job, len(dumps)), partial(self._show, job, len(dumps))
         )
+        return True
 
     def _done_so_far(self, report: Report, job: JobView, captured: int) -> list[Action]:
         now_s = time.time()
@@ -114,7 +123,7 @@ class Publisher:
             nodes = " of all nodes, where they share that folder" if self.of_all_nodes else ""
             log(f"one page{nodes}: relkit report {whole}")
 
-    def _publish_briefly(self, report: Report) -> None:
+    def _publish_briefly(self, report: Report) -> Path | None:
         """Where all ranks failed alike before the first step, stacks would show nothing."""
         (finding,) = report.findings
         log(Line(finding.title, Level.ERROR, finding.id))
@@ -122,10 +131,12 @@ class Publisher:
             timeline.rotate(self.folder)
         except OSError as error:
             log_unwritten(error)
-            return
+            return None
         path = self.folder / REPORT
-        if keep_report(report, path):
-            log(f"{finding.advice} The report is {path}.")
+        if not keep_report(report, path):
+            return None
+        log(f"{finding.advice} The report is {path}.")
+        return path
 
     def write_dumps(self, dumps: Sequence[RankDump]) -> None:
         """Write the dumps of a node that does not decide."""
@@ -133,7 +144,11 @@ class Publisher:
 
 
 def monitor_into(
-    folder: Path, settings: MonitorSettings, *, of_all_nodes: Path | None = None
+    folder: Path,
+    settings: MonitorSettings,
+    *,
+    of_all_nodes: Path | None = None,
+    tell: Callable[[Incident], None] = lambda _incident: None,
 ) -> tuple[Monitor, IncidentPage]:
     """A monitor that shows and writes what it finds as Publisher does, into a timeline folder.
 
@@ -141,7 +156,7 @@ def monitor_into(
         The monitor; and the page of what it finds, which wants to know what is done about it.
     """
     page = IncidentPage(folder, log)
-    publisher = Publisher(folder, settings.on_hang, page, of_all_nodes)
+    publisher = Publisher(folder, settings.on_hang, page, of_all_nodes, tell)
     monitor = Monitor(
         settings,
         publish=publisher.publish,

@@ -20,6 +20,8 @@ from relkit.text.whole_number import whole_number
 
 _FOLDER_VARIABLE = "RELKIT_HOOK_DIR"
 _MAX_BYTES = 4096
+# A rate is noted so often at most; one that is older than that says nothing of now.
+_RATE_EVERY_S, _RATE_HOLDS_S = 5.0, 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,51 @@ def is_counted(folder: Path, rank: int, since_s: float) -> bool:
         return float(plain[0]) >= since_s
     except (ValueError, TypeError, IndexError, OverflowError):
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class RateNote:
+    """How fast a loop trains.
+
+    Args:
+        at_s: monotonic clock.
+        tokens_per_s: of all ranks together.
+        mfu: model FLOPs utilisation, 0 to 1; None where that is not known.
+    """
+
+    at_s: float
+    tokens_per_s: float
+    mfu: float | None = None
+
+
+class RateNotes:
+    """Notes for the launcher how fast this process' loop trains; call note() after any step."""
+
+    def __init__(self) -> None:
+        self._next_s = 0.0
+
+    def note(self, tokens_per_s: float, mfu: float | None = None) -> None:
+        """Leave a note, if it is time for another one.
+
+        Args:
+            tokens_per_s: of all ranks together; mfu: 0 to 1; None where that is not known.
+        """
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + _RATE_EVERY_S
+            _leave("rate", json.dumps([now_s, tokens_per_s, mfu]))
+
+
+def read_rate(folder: Path, rank: int) -> RateNote | None:
+    """How fast a rank's loop has trained lately; None where it has not said."""
+    plain = _read(folder, "rate", rank)
+    try:
+        at_s, tokens_per_s, mfu = plain
+        note = RateNote(float(at_s), float(tokens_per_s), None if mfu is None else float(mfu))
+    except (ValueError, TypeError, OverflowError):
+        return None
+    is_sane = 0.0 <= time.monotonic() - note.at_s < _RATE_HOLDS_S and note.tokens_per_s >= 0.0
+    return note if is_sane and (note.mfu is None or 0.0 <= note.mfu <= 1.0) else None
 
 
 def _read(folder: Path, kind: str, rank: int) -> list[Any]:

@@ -46,7 +46,8 @@ def find_tool(name: str) -> str | None:
     return which(name)
 
 
-def _memory_file() -> int:
+def memory_file() -> int:
+    """Open a file without a name, which the caller closes."""
     try:
         return os.memfd_create("relkit-collector")
     except AttributeError:  # a Python built on a C library before 2.27
@@ -94,6 +95,7 @@ def run_child(
     keep: Sequence[int] = (),
     add_environment: Mapping[str, str] = MappingProxyType({}),
     environment: Mapping[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
 ) -> ChildResult:
     """Run argv to its end or to the deadline.
 
@@ -106,6 +108,7 @@ def run_child(
         keep: file descriptors that it inherits.
         add_environment: variables that it gets beside those of `environment`.
         environment: what it gets; None: what this process has.
+        stdin: descriptor of a file that it reads; a pipe could be left full.
 
     Raises:
         OSError: it cannot be started.
@@ -114,7 +117,7 @@ def run_child(
     given = os.environ if environment is None else environment
     variables = {k: v for k, v in given.items() if k not in ("LD_PRELOAD", "RUST_LOG")}
     variables.update(add_environment)
-    out, err = _memory_file(), _memory_file()
+    out, err = memory_file(), memory_file()
     try:
         began = time.monotonic()
         process = None
@@ -123,7 +126,7 @@ def run_child(
             with signals_held():
                 process = subprocess.Popen(
                     list(argv),
-                    stdin=subprocess.DEVNULL,
+                    stdin=stdin,
                     stdout=out,
                     stderr=err,
                     env=variables,

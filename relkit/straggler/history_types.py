@@ -21,6 +21,7 @@ STILL_HOLDS = -1
 
 _KEPT_BYTES = 20 << 20
 _MAX_STEPS, _FEWEST_STEPS = 2000, 64
+_NEWEST_STEPS = 64
 
 
 def steps_to_keep(world_size: int) -> int:
@@ -150,6 +151,39 @@ class History:
             raised
             for raised in reversed(self.past)
             if raised.verdict.cause is not Cause.NOISE and raised.verdict.accuses
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """Who is slow now: the part of a History that does not grow with its steps.
+
+    Args:
+        hosts, scores, evidence: by rank, as in History; verdicts: those that hold.
+        step_s: median time of the newest steps; step_unix_s: when the newest had ended; NaN = not
+            known.
+    """
+
+    hosts: tuple[str, ...]
+    scores: Singles
+    evidence: Singles
+    verdicts: tuple[RaisedVerdict, ...] = ()
+    step_s: float = float("nan")
+    step_unix_s: float = float("nan")
+
+    @classmethod
+    def of(cls, history: History) -> Standing:
+        """As a history has it."""
+        ends_s = history.step_unix_s[-_NEWEST_STEPS:]
+        between_s = np.diff(ends_s)
+        known_s = between_s[np.isfinite(between_s)]
+        return cls(
+            history.hosts,
+            history.scores,
+            history.evidence,
+            history.verdicts,
+            float(np.median(known_s)) if len(known_s) else float("nan"),
+            float(ends_s[-1]) if len(ends_s) else float("nan"),
         )
 
 

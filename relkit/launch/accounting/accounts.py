@@ -88,6 +88,14 @@ class Accounts:
         progress = None if self._notes is None else self._notes.progress
         return progress is not None and self._is_back(progress)
 
+    def records_now(self) -> tuple[Record, ...]:
+        """All records of the run, with how far it is now; any thread may ask."""
+        journal, notes = self._journal, self._notes
+        if journal is None:
+            return ()
+        alive = Record(What.ALIVE, self._clock(), time.time())
+        return (*journal.records, *(() if notes is None else notes.newest()), alive)
+
     def begin(self, job_id: str) -> None:
         """The launcher begins its run."""
         with self._guarded():

@@ -67,6 +67,11 @@ class AttemptNotes:
         if last is not None:
             self._journal.add(What.LAST_STEP, last.at_s, number=last.number)
 
+    def newest(self) -> tuple[Record, ...]:
+        """The newest step as a record, where there is one."""
+        last = self._last_step()
+        return () if last is None else (last,)
+
     def _note(self) -> None:
         progress = self.progress
         if progress.operation_s is not None:

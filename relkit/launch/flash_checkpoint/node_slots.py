@@ -81,15 +81,22 @@ class NodeSlots:
 
     def newest(self) -> int:
         """See SlotSource."""
-        common: set[int] | None = None
+        newest = self.newest_saved()
+        return -1 if newest is None else newest[0]
+
+    def newest_saved(self) -> tuple[int, int] | None:
+        """The same step, and when the first of these ranks had saved it (Unix time, ns)."""
+        common: dict[int, int] | None = None
         for rank in self._ranks:
-            steps: set[int] = set()
+            steps: dict[int, int] = {}
             with suppress(BadSlot, OSError):
                 file = SlotFile.open(*self._file_of(rank))
-                steps = {slot.header.step for slot in file.whole()}
+                steps = {slot.header.step: slot.header.saved_unix_ns for slot in file.whole()}
                 file.close()
-            common = steps if common is None else common & steps
-        return max(common or (), default=-1)
+            common = steps if common is None else {
+                step: min(saved, steps[step]) for step, saved in common.items() if step in steps
+            }  # fmt: skip
+        return max((common or {}).items(), default=None)
 
     def collect(self) -> NodeOffer:
         """See SlotSource."""
@@ -100,9 +107,11 @@ class NodeSlots:
         steps: dict[int, dict[int, int]] = {rank: {} for rank in self._ranks}
         for rank, (_, slots) in self._locked.items():
             steps[rank] = {step: slot.header.saved_unix_ns for step, slot in slots.items()}
-        return NodeOffer(steps, self._root())
+        return NodeOffer(steps, self.root)
 
-    def _root(self) -> str:
+    @property
+    def root(self) -> str:
+        """Where the job keeps its checkpoints on disk; "" where no rank has said so."""
         notes = (destination.read(self._folder, rank) for rank in self._ranks)
         return next((str(note.root) for note in notes if note is not None), "")
 
@@ -121,7 +130,7 @@ class NodeSlots:
     def write(self, step: int, max_bytes_per_s: float, timeout_s: float) -> Written:
         """See SlotSource."""
         # This node's own idea of the folder: what comes through the store may be anybody's.
-        folder = persisted.temporary_folder(Path(self._root()), step)
+        folder = persisted.temporary_folder(Path(self.root), step)
         slots = []
         for file, by_step in self._locked.values():
             for slot in by_step.values():

@@ -109,6 +109,13 @@ class SlotHost:
         """The newest step that all ranks of this node have whole; -1 where there is none."""
         return -1 if self._slots is None else self._slots.newest()
 
+    @property
+    def slots(self) -> NodeSlots | None:
+        """Those of this attempt; None where shared memory cannot be written. Any thread may look
+        for what is in them.
+        """
+        return self._slots
+
     def close(self) -> None:
         """The job has ended: wait until its slots are persisted, where that was asked for, and
         remove them."""

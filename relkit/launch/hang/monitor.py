@@ -126,6 +126,12 @@ class Monitor:
         return watch is not None and watch.state.hung
 
     @property
+    def judged_hung(self) -> bool | None:
+        """The same where this node decides; None where another does, or nobody watches."""
+        watch = self._watch
+        return watch.state.hung if watch is not None and watch.leads else None
+
+    @property
     def remote_failure(self) -> str:
         """What node 0 was told of a worker of another node that failed; "" for nothing."""
         watch = self._watch

@@ -105,6 +105,10 @@ class HangService(Service):
             )
         )
 
+    def recorder_of(self, rank: int) -> Path | None:
+        """Find the recorder file of a rank of this node, as the watch has last seen it."""
+        return self._observer.file_of(rank)
+
     def discount_kills(self, count: int) -> None:
         """Processes that are no workers were ended as the kernel's OOM killer does it."""
         if self._deaths is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import subprocess
 
-from relkit.errors import UsageProblem
 from relkit.launch.job.node_name import is_node_name
 from relkit.launch.job.settings import Log
 from relkit.process.bounded_child import end_group
@@ -17,21 +16,6 @@ _RECIPES = (
     "kubectl taint --overwrite nodes {node} relkit/network-check=failed:NoSchedule",
     "scontrol update NodeName={node} State=DRAIN Reason=relkit-network-check",
 )
-
-
-def parse_hook(text: str) -> tuple[str, ...]:
-    """The words of an --on-bad-node command; no shell will see them.
-
-    Raises:
-        UsageProblem: it is empty, or a quote is left open.
-    """
-    try:
-        words = tuple(shlex.split(text))
-    except ValueError as error:
-        raise UsageProblem(f"--on-bad-node {text!r}: {error}") from error
-    if not words:
-        raise UsageProblem("--on-bad-node names no command")
-    return words
 
 
 def hook_argv(words: tuple[str, ...], node: str) -> list[str]:
@@ -46,7 +30,7 @@ def act(words: tuple[str, ...], node: str, log: Log, timeout_s: float = HOOK_S) 
     what it has started.
 
     Args:
-        words: of parse_hook; empty to print suggestions.
+        words: of the command; empty to print suggestions.
         node: this node's name for the scheduler.
         log: writes one line to the terminal.
         timeout_s: the command is ended after that.

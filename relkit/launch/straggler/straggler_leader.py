@@ -16,7 +16,7 @@ from relkit.launch.straggler.step_ring import StepReceiver
 from relkit.launch.straggler.verdict_announcer import MIN_COST_S, VerdictAnnouncer
 from relkit.log_lines import Level, Line
 from relkit.straggler.edge_traffic import EdgeTraffic
-from relkit.straggler.history_types import RaisedVerdict
+from relkit.straggler.history_types import RaisedVerdict, Standing
 from relkit.straggler.score.online_scorer import OnlineScorer
 from relkit.straggler.score.rank_scorer import Settings
 from relkit.straggler.step_record import StepRecord, StepSource
@@ -66,6 +66,8 @@ class StragglerLeader:
         self._exclusion = Exclusion(min_nodes, mailbox.nodes, attempt.restarts_left)
         # Why nobody was excluded, or who was: each is logged once.
         self._logged: set[str] = set()
+        # As of the newest history; None before there is one. Any thread may look.
+        self.standing: Standing | None = None
 
     @property
     def past(self) -> tuple[RaisedVerdict, ...]:
@@ -178,7 +180,9 @@ class StragglerLeader:
             loads[self._attempt.host] = self._local.load
         if self._settings.mode is Mode.OFF:
             notes.append("switched off by `relkit straggler tune`")
-        return self._scorer.history(notes, loads, ended=ended)
+        history = self._scorer.history(notes, loads, ended=ended)
+        self.standing = Standing.of(history)
+        return history
 
     def _send_settings(self) -> None:
         if self._mailbox.nodes > 1:

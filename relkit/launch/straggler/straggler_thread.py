@@ -17,7 +17,7 @@ from relkit.launch.job.settings import Log
 from relkit.launch.straggler.poll_interval import QUICK_S
 from relkit.log_lines import warning
 from relkit.process.interruptible_wait import is_set_within
-from relkit.straggler.history_types import RaisedVerdict
+from relkit.straggler.history_types import RaisedVerdict, Standing
 from relkit.straggler.transport import control
 from relkit.straggler.transport.control_settings import Control
 
@@ -116,6 +116,12 @@ class Stragglers:
     def other_leaves(self) -> str:
         """Why another node is about to leave, "" where none is: workers here lose their peers."""
         return self._order(mine=False)
+
+    @property
+    def standing(self) -> Standing | None:
+        """Who is slow now; None where that is not known here. Any thread may ask."""
+        leader = None if self._node is None else self._node.leader
+        return None if leader is None else leader.standing
 
     def _order(self, *, mine: bool) -> str:
         node = self._node

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from relkit.accounting.worker_notes import noted_load
+from relkit.accounting.worker_notes import RateNotes, noted_load
 from relkit.checkpoint import iteration_folder
 from relkit.errors import EXIT_OK, BadInputFile, RelkitError, UsageProblem
 from relkit.hook.marks import input_wait, mark_step
@@ -59,6 +59,7 @@ class Run:
         self.tokens_per_step = trainer.batch_size * self.config.model.seq_length
         self.flops_per_step = flops_per_token(self.config.model) * self.tokens_per_step
         self.peak = peak_flops(self.config, self.mesh)
+        self.rates = RateNotes()
         self.saved_step: int | None = None
         self.data_lock, self.log_lock, self.file_lock = (threading.Lock() for _ in range(3))
 
@@ -262,13 +263,15 @@ class Run:
     def _say_step(self, step_s: float) -> None:
         """The log line; its two locks are what a logger with a flusher has, for faults.deadlock."""
         progress = self.trainer.progress
+        tokens_per_s, mfu = self.tokens_per_step / step_s, self.flops_per_step / step_s / self.peak
+        self.rates.note(tokens_per_s, mfu)
         line = step_line(
             self._epoch(),
             progress.step,
             progress.metrics,
             step_s=step_s,
-            tokens_per_s=self.tokens_per_step / step_s,
-            mfu=self.flops_per_step / step_s / self.peak,
+            tokens_per_s=tokens_per_s,
+            mfu=mfu,
         )
         with self.log_lock:
             self.trainer.injector.before_log(progress.step - 1, self.log_lock, self.file_lock)

@@ -32,16 +32,19 @@ ALLOWED: Mapping[str, str] = {
         "reports.hangs reports.networks"
     ),
     "commands.launch_parts": (
-        "ground commands.shared relkit.accounting relkit.flash_checkpoint.replicas "
+        "ground commands.shared relkit.accounting relkit.flash_checkpoint.on_disk "
+        "relkit.flash_checkpoint.replicas "
         "relkit.launch relkit.launch.accounting relkit.launch.elastic "
-        "relkit.launch.flash_checkpoint relkit.launch.hang relkit.launch.job "
+        "relkit.launch.flash_checkpoint relkit.launch.hang relkit.launch.incidents "
+        "relkit.launch.job relkit.launch.metrics "
         "relkit.launch.netcheck relkit.launch.peers relkit.launch.recovery "
         "relkit.launch.replicas relkit.launch.spares relkit.launch.straggler "
         "relkit.launch.warm_standby relkit.linkcheck relkit.net relkit.netcheck.measure.probes "
         "relkit.straggler.transport relkit.ttp reports"
     ),
     "commands.shared": (
-        "ground relkit.fleet relkit.hang relkit.hang_picture relkit.launch.hang relkit.launch.job "
+        "ground relkit.fleet relkit.hang relkit.hang_picture relkit.launch.hang "
+        "relkit.launch.incidents relkit.launch.job "
         "relkit.launch.warm_standby relkit.netcheck relkit.netcheck.measure relkit.stacks reports "
         "reports.hangs reports.networks"
     ),
@@ -116,8 +119,13 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.hang.links relkit.launch.job relkit.net relkit.netcheck "
         "relkit.netcheck.measure relkit.netcheck.measure.probes"
     ),
+    "relkit.launch.incidents": "ground relkit.launch.job",
     "relkit.launch.job": (
         "ground relkit.hang relkit.hook relkit.net relkit.post_mortem relkit.stacks"
+    ),
+    "relkit.launch.metrics": (
+        "ground relkit.accounting relkit.hook relkit.launch.incidents relkit.launch.job "
+        "relkit.metrics relkit.straggler"
     ),
     "relkit.launch.replicas": (
         "ground relkit.flash_checkpoint.replicas relkit.flash_checkpoint.slots relkit.launch.job "
@@ -136,6 +144,7 @@ ALLOWED: Mapping[str, str] = {
         "relkit.straggler.present relkit.straggler.score relkit.straggler.transport"
     ),
     "relkit.launch.warm_standby": "ground relkit.launch.job relkit.post_mortem",
+    "relkit.metrics": "ground relkit.accounting relkit.hook relkit.straggler",
     "relkit.nccl_ras": "ground relkit.hook",
     "relkit.linkcheck": "ground",
     "relkit.net": "ground",

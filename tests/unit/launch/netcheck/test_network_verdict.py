@@ -21,6 +21,7 @@ from relkit.launch.netcheck.node_info import (
 )
 from relkit.launch.netcheck.verdict import decide, how_to_go_on
 from relkit.netcheck.model import Diagnosis, NetVerdict
+from relkit.process.command_words import command_words
 from relkit.process.interruptible_wait import wait_readable
 
 DEAD = Diagnosis(("a",), "node", "a", "dead", 1.0, 1.0, ("said nothing",))
@@ -110,12 +111,12 @@ def test_names() -> None:
 @pytest.mark.parametrize("text", ["", "  ", "touch 'x"])
 def test_a_hook_that_is_none(text: str) -> None:
     with pytest.raises(UsageProblem):
-        bad_node.parse_hook(text)
+        command_words("--on-bad-node", text)
 
 
 def test_the_hook_gets_the_name_as_one_word_and_no_shell(tmp_path: Path) -> None:
     logged: list[str] = []
-    words = bad_node.parse_hook(f"touch '{tmp_path}/{{node}} $(id)'")
+    words = command_words("--on-bad-node", f"touch '{tmp_path}/{{node}} $(id)'")
     bad_node.act(words, "n1", logged.append)
     assert [path.name for path in tmp_path.iterdir()] == ["n1 $(id)"]
     assert logged[-1].endswith("ran")

@@ -1,0 +1,1 @@
+"""Metrics of a job: a table of them, their samples from what a launcher knows, and their text."""
