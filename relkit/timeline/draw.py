@@ -14,8 +14,11 @@ from relkit.hook import layout
 from relkit.hook.model import OpKind
 from relkit.timeline.calls import Calls
 from relkit.timeline.model import (
+    FIRST,
     GC_MARK,
     INPUT_MARK,
+    LAST,
+    NEXT,
     RankTimeline,
     Rows,
     Slice,
@@ -112,7 +115,9 @@ def _by_track(timeline: RankTimeline) -> list[tuple[str, Ints]]:
     device = rows["enqueue_ns"] > 0
     tracks: list[tuple[str, Ints]] = []
     for mark, name in _MARK_TRACKS.items():
-        marked = np.array([each.kind is OpKind.MARK and each.name == mark for each in hooks] or [False])
+        marked = np.array(
+            [each.kind is OpKind.MARK and each.name == mark for each in hooks] or [False]
+        )
         tracks.append((name, np.flatnonzero(sane & marked[hook])))
     of_thread = sane & ~device & (kind != OpKind.MARK)
     main = timeline.identity.pid
@@ -168,14 +173,14 @@ def _slices(
             )  # fmt: skip
             continue
         row = timeline.rows[place].item()
-        flow, at_end = values.flow(place)
+        flow, role = values.flow(place)
         yield Slice(
             hook.name,
             start_ns + shift_ns,
             end_ns + shift_ns if end_ns else None,
             values.of(place, row, hook.name, hook.kind),
             flow,
-            at_end,
+            role,
             category,
         )
 
@@ -198,17 +203,21 @@ class _CallValues:
         self._shift_ns = timeline.identity.unix_offset_ns - known.offset_ns
         self._call = {place: at for at, place in enumerate(known.calls.place.tolist())}
 
-    def flow(self, place: int) -> tuple[int, bool]:
-        """(what ties it to others, whether at its end)."""
+    def flow(self, place: int) -> tuple[int, str]:
+        """(what ties it to others, which of them it is)."""
         at = self._call.get(place)
         if at is None:
-            return 0, False
-        calls = self._known.calls
-        # A receive may be posted before the send; it ends after it.
-        is_receive = not calls.is_collective[at] and bool(
-            int(self._timeline.rows["flags"][place]) & layout.OP_RECEIVES
-        )
-        return int(calls.key[at]), is_receive
+            return 0, ""
+        key, met = int(self._known.calls.key[at]), self._known.arrivals[at]
+        if not self._known.calls.is_collective[at]:
+            receives = int(self._timeline.rows["flags"][place]) & layout.OP_RECEIVES
+            return key, LAST if receives else FIRST
+        if not int(met["count"]):
+            return key, ""
+        rank = self._timeline.identity.rank
+        if rank == int(met["first_rank"]):
+            return key, FIRST
+        return key, LAST if rank == int(met["last_rank"]) else NEXT
 
     def of(
         self, place: int, row: Sequence[int], name: str, kind: OpKind

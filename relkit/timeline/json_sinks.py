@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import IO, Any
 
-from relkit.timeline.model import HostEvent, Slice, Track
+from relkit.timeline.model import FIRST, LAST, NEXT, HostEvent, Slice, Track
 from relkit.timeline.sink import RankHead, TraceFacts
 
 _LAUNCHERS = "launchers"
@@ -56,8 +56,14 @@ class ChromeSink(_JsonSink):
         for event in events:
             thread = threads.setdefault(event.host, len(threads) + 1)
             lasts = event.end_ns > event.begin_ns
-            args: dict[str, Any] = {"text": event.text} | ({"rank": event.rank} if event.rank >= 0 else {})
-            element: dict[str, Any] = {"ph": "X" if lasts else "i", "name": event.name, "cat": "launcher"}
+            args: dict[str, Any] = {"text": event.text} | (
+                {"rank": event.rank} if event.rank >= 0 else {}
+            )
+            element: dict[str, Any] = {
+                "ph": "X" if lasts else "i",
+                "name": event.name,
+                "cat": "launcher",
+            }
             element |= {"pid": 0, "tid": thread, "ts": self._us(event.begin_ns), "args": args}
             element |= {"dur": (event.end_ns - event.begin_ns) / 1e3} if lasts else {"s": "t"}
             self._put(element)
@@ -84,22 +90,27 @@ class ChromeSink(_JsonSink):
             else:
                 element["dur"] = (each.end_ns - each.start_ns) / 1e3
             element["args"] = dict(each.values)
-            if each.flow:
-                element |= _flow(each)
             self._put(element)
+            if each.flow and each.role and each.end_ns is not None:
+                self._put(self._arrow(each, pid, tid))
 
     def end(self) -> None:
         """As TraceSink has it."""
         other = {"origin_unix_ns": self._facts.origin_ns} | dict(self._facts.facts)
         self._stream.write(b'\n],"otherData":' + json.dumps(other).encode() + b"}\n")
 
+    def _arrow(self, each: Slice, pid: int, tid: int) -> dict[str, Any]:
+        """The end of an arrow that is in a slice, which holds the time of the arrow's end."""
+        at_ns = each.start_ns
+        if each.category == "p2p" and each.role == LAST:
+            # A receive may be posted before the send; it ends after it.
+            at_ns = max(each.start_ns, (each.end_ns or 0) - 1)
+        phase = {FIRST: "s", NEXT: "t", LAST: "f"}[each.role]
+        element = {"ph": phase, "name": each.name, "cat": "flow", "id": f"0x{each.flow:x}"}
+        return {**element, "bp": "e", "pid": pid, "tid": tid, "ts": self._us(at_ns)}
+
     def _name(self, what: str, pid: int, tid: int, name: str) -> None:
         self._put({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}})
-
-
-def _flow(each: Slice) -> dict[str, Any]:
-    """The arrow between slices of one operation: it is bound by the operation's number."""
-    return {"bind_id": f"0x{each.flow:x}", "flow_in": each.flow_at_end, "flow_out": True}
 
 
 class SpeedscopeSink(_JsonSink):

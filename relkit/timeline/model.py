@@ -134,13 +134,18 @@ class HostEvent:
 Value = int | float | str
 
 
+FIRST, NEXT, LAST = "first", "next", "last"
+
+
 class Slice(NamedTuple):
     """One thing on a track.
 
     Args:
         name: of it; start_ns: on the trace's clock; end_ns: None = it was not over.
         values: what is shown with it.
-        flow: ties it to others, 0 = to none; where: at its "start" or its "end".
+        flow: ties it to others, 0 = to none; role: FIRST, NEXT or LAST of them by time, "" where
+            that is not known.
+        category: what sort it is.
     """
 
     name: str
@@ -148,7 +153,7 @@ class Slice(NamedTuple):
     end_ns: int | None
     values: Sequence[tuple[str, Value]] = ()
     flow: int = 0
-    flow_at_end: bool = False
+    role: str = ""
     category: str = ""
 
 

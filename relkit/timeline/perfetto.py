@@ -21,6 +21,8 @@ _NEEDS_STATE, _CLEARS_STATE = 2, 1
 # TracePacket
 _TIMESTAMP, _TRACK_EVENT, _DESCRIPTOR, _CLOCKS = 8, 11, 60, 6
 _SEQUENCE, _INTERNED, _SEQUENCE_FLAGS = 10, 12, 13
+# TrackEvent.flow_ids: arrows go from one to the next by their begin.
+_FLOW = 47
 _NAMES, _CATEGORIES, _ANNOTATIONS = 2, 1, 3
 # Tracks of what is no rank's.
 _FACTS_TRACK = 1 << 48
@@ -94,13 +96,11 @@ class PerfettoSink:
         uuid = self._base + 1 + track.number
         self._describe(uuid, track.name, self._base, track.number + 1)
         for each in slices:
-            flow = each.flow if not each.flow_at_end else 0
             self._event(
-                _BEGIN, uuid, each.start_ns, each.name, each.category, each.values, flow
+                _BEGIN, uuid, each.start_ns, each.name, each.category, each.values, each.flow
             )  # fmt: skip
             if each.end_ns is not None:
-                flow = each.flow if each.flow_at_end else 0
-                self._event(_END, uuid, each.end_ns, flow=flow)
+                self._event(_END, uuid, each.end_ns)
 
     def end(self) -> None:
         """As TraceSink has it."""
@@ -136,7 +136,7 @@ class PerfettoSink:
         for key, value in values:
             event += bytes_field(4, number_field(1, self._id(_ANNOTATIONS, key)) + _value(value))
         if flow:
-            event += _fixed64(47, flow)
+            event += _fixed64(_FLOW, flow)
         body = number_field(_TIMESTAMP, max(1, time_ns - self._origin_ns + 1))
         body += bytes_field(_TRACK_EVENT, event) + number_field(_SEQUENCE_FLAGS, _NEEDS_STATE)
         if self._new:

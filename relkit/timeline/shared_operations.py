@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -192,3 +193,54 @@ def _changes(*columns: npt.NDArray[Any]) -> Ints:
     for column in columns:
         new[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(new)
+
+
+_SHORT = np.dtype(
+    [("key", "<u8"), ("count", "<i4"), ("size", "<i4"), ("label", "<i4"), ("took_ns", "<i8")]
+)
+
+
+class Shortest:
+    """How long each collective took whoever came last to it: no rank had to wait less.
+
+    Args:
+        max_rows: of more collectives nothing is known.
+    """
+
+    def __init__(self, max_rows: int = MAX_ROWS) -> None:
+        self._rows, self._new = np.empty(0, _SHORT), [np.empty(0, _SHORT)]
+        self._sample, self._max_rows = _Sample(), max_rows
+
+    def add(self, key: Codes, size: Ints, label: Ints, took_ns: Ints) -> None:
+        """Take what one rank did.
+
+        Args:
+            size: how many ranks take part; label: of the sort of each.
+        """
+        useful = self._sample.chosen(key)
+        rows = np.empty(int(useful.sum()), _SHORT)
+        rows["key"], rows["count"], rows["size"] = key[useful], 1, size[useful]
+        rows["label"], rows["took_ns"] = label[useful], took_ns[useful]
+        self._new.append(rows)
+        if sum(map(len, self._new)) > self._max_rows:
+            self._compact()
+
+    def by_label(self) -> Iterator[tuple[int, Ints]]:
+        """(label, durations of those of which all ranks are known)."""
+        self._compact()
+        rows = self._rows[self._rows["count"] == self._rows["size"]]
+        for label in np.unique(rows["label"]).tolist():
+            yield label, rows["took_ns"][rows["label"] == label].astype(np.int64)
+
+    def _compact(self) -> None:
+        rows = np.concatenate([self._rows, *self._new])
+        self._new = [np.empty(0, _SHORT)]
+        rows = rows[np.lexsort((rows["took_ns"], rows["key"]))]
+        first = _changes(rows["key"])
+        merged = rows[first]
+        if len(first):
+            merged["count"] = np.add.reduceat(rows["count"], first)
+        while len(merged) > self._max_rows // 2 and self._sample.most > 0:
+            self._sample.halve()
+            merged = merged[self._sample.chosen(merged["key"])]
+        self._rows = merged

@@ -24,7 +24,7 @@ SUFFIX = ".timeline"
 _LIMIT_BYTES = 512 << 20
 _MAX_TRACES = 4_000_000
 _MAX_NAME = 200
-_MAX_US = 1 << 50
+_MAX_US = 1 << 52
 _MAX_WORD = (1 << 63) - 1
 # KernelTrace.kernel_type
 _MATMUL, _COLLECTIVE, _MEMORY = 0, 1, 2

@@ -1,4 +1,4 @@
-"""Recordings of jobs that never ran: any number of ranks and hosts, with clocks as wrong as wanted."""
+"""Recordings of jobs that never ran: any number of ranks and hosts, clocks as wrong as wanted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write(
     steps: Rows | None = None,
     *,
     groups: tuple[Communicator, ...] = (),
-    lost: Lost = Lost(),
+    lost: Lost | None = None,
 ) -> Path:
     """A rank's file."""
     path = folder / file_name(identity.rank, identity.world_size)
@@ -54,7 +54,7 @@ def write(
         writer.rows(rows)
         if steps is not None:
             writer.steps(steps)
-        writer.end(int(rows["end_ns"].max(initial=START_NS)), groups, lost)
+        writer.end(int(rows["end_ns"].max(initial=START_NS)), groups, lost or Lost())
     return path
 
 
@@ -69,13 +69,15 @@ def job(
     slow_ns: int = 3_000_000,
     collectives: int = 2,
     hook: int = ALLREDUCE,
+    product_ns: int = 1_000_000,
+    transfer_ns: int = 50_000,
     seed: int = 7,
 ) -> None:
     """A data-parallel job, whose ranks come to each all-reduce at their own times.
 
     Args:
         skew_ns: host -> how far its clock is ahead; slow_rank: comes later to the first of a step.
-        hook: the collective.
+        hook: the collective; product_ns, transfer_ns: that a product and a transfer take.
     """
     folder.mkdir(exist_ok=True)
     rng = np.random.default_rng(seed)
@@ -85,7 +87,7 @@ def job(
     come = base + rng.integers(0, 200_000, (ranks, len(seq)))
     if slow_rank >= 0:
         come[slow_rank, ::collectives] += slow_ns
-    leave = come.max(axis=0) + rng.integers(50_000, 80_000, (ranks, len(seq)))
+    leave = come.max(axis=0) + transfer_ns + rng.integers(0, 30_000, (ranks, len(seq)))
     for rank in range(ranks):
         host = rank * hosts // ranks
         rows = np.concatenate([row(hook, 1, 1)] * len(seq))
@@ -94,15 +96,13 @@ def job(
         rows["peer"] = 0 if hook == BROADCAST else -1
         products = np.concatenate([row(SGEMM, 1, 1)] * steps)
         products["start_ns"] = START_NS + np.arange(steps) * STEP_NS + 100_000
-        products["end_ns"] = products["start_ns"] + 1_000_000
+        products["end_ns"] = products["start_ns"] + product_ns
         products["flops"], products["size_bytes"] = 2_000_000_000, 4096
         cut = np.zeros(steps, STEP)
         cut["number"] = np.arange(steps)
         cut["begin_ns"] = START_NS + np.arange(steps) * STEP_NS
         cut["end_ns"] = cut["begin_ns"] + STEP_NS
         skew = (skew_ns or {}).get(host, 0)
-        identity = RankIdentity(
-            rank, ranks, f"host{host}", 100, f"clock{host}", UNIX_NS + skew
-        )
+        identity = RankIdentity(rank, ranks, f"host{host}", 100, f"clock{host}", UNIX_NS + skew)
         groups = (Communicator(0, rank, ranks, "0"),)
         write(folder, identity, np.concatenate([rows, products]), cut, groups=groups)
