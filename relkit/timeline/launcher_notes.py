@@ -89,7 +89,8 @@ def _event(record: Record, host: str, clock: str, offset_s: float) -> HostEvent:
     name = str(record.what)
     if record.name:
         name = f"{name}: {record.name}"
-    if record.what in (What.SAVED, What.LOAD, What.FIRST_STEP, What.STEP_DONE, What.ATTEMPT):
+    counted = (What.SAVED, What.LOAD, What.FIRST_STEP, What.STEP_DONE, What.ATTEMPT)
+    if record.what in counted and record.number >= 0:
         name = f"{name} {record.number}"
     is_of_rank = record.what in (What.FAULT, What.SUSPICION)
     return HostEvent(

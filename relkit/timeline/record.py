@@ -27,6 +27,10 @@ from relkit.timeline.rank_recorder import RankRecorder
 from relkit.timeline.recording_file import SUFFIX, file_name, read_identity
 
 _LONGEST_PAUSE_S, _SHORTEST_PAUSE_S = 0.05, 0.001
+_NEXT = (
+    "Run it on a host of the job, while it runs; JOB is the id that `relkit launch` prints. --now "
+    "also reads the rings that ended ranks have left."
+)
 # Of the time of one core, looks may take one part in so many: the job has the others.
 _COST_SHARE = 20.0
 # More of a thread's ring new at a look than this: look sooner.
@@ -118,16 +122,15 @@ def record(
         UnwritablePath: the folder cannot be written.
     """
     host = socket.gethostname()
-    targets = [t for t in targets_of_job(job_id) if t.hook_file is not None]
+    try:
+        targets = [t for t in targets_of_job(job_id) if t.hook_file is not None]
+    except NoSuchProcess as error:
+        raise NoSuchProcess(str(error), next_step=_NEXT) from error
     alive = [t for t in targets if procfs.is_same_process(t.pid, t.start_ticks)]
     if steps is not None:
         targets = alive
     if not targets:
-        raise NoSuchProcess(
-            f"no rank of job {job_id!r} runs on this host",
-            next_step="Run it on a host of the job, while it runs; --now also reads the rings that "
-            "ended ranks have left.",
-        )
+        raise NoSuchProcess(f"no rank of job {job_id!r} runs on this host", next_step=_NEXT)
     began_s = time.monotonic()
     with ExitStack() as files:
         recorders, problems = _open(targets, folder, host, files, from_now=steps is not None)

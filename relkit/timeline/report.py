@@ -104,8 +104,36 @@ def merge_report(
     Args:
         trace: its file; argv, started, duration_s: as of Report.
     """
+    findings = _merge_findings(merged, trace)
+    facts: dict[str, Any] = {
+        "trace": str(trace),
+        "ranks": merged.ranks.fold(),
+        "missing": merged.missing.fold(),
+        "slices": merged.slices,
+        "waits_are_sampled": merged.is_sample,
+        "clocks": [
+            {
+                "host": clock.host,
+                "ranks": clock.ranks.fold(),
+                "ahead_us": clock.offset.offset_ns / 1e3,
+                "error_us": clock.offset.error_ns / 1e3 if _is_known(merged, at) else None,
+                "matches": clock.offset.matches,
+            }
+            for at, clock in enumerate(merged.clocks)
+        ],
+        **_lost_json(merged.lost),
+    }
+    return Report("timeline-merge", tuple(findings), facts, started, duration_s, tuple(argv))
+
+
+def _is_known(merged: Merged, at: int) -> bool:
+    """A clock that was put on the first one, or is it."""
+    return at == 0 or merged.clocks[at].offset.matches > 0
+
+
+def _merge_findings(merged: Merged, trace: Path) -> list[Finding]:
     several = len(merged.clocks) > 1
-    known = [clock for clock in merged.clocks[1:] if clock.offset.matches]
+    known = [c for at, c in enumerate(merged.clocks) if at and _is_known(merged, at)]
     worst = max(known, key=lambda clock: clock.offset.error_ns, default=None)
     evidence = [Evidence("operations in it", merged.slices)]
     if worst is not None:
@@ -162,25 +190,7 @@ def merge_report(
                 advice="Run `relkit timeline record` on every node, and name all folders.",
             )
         )
-    facts: dict[str, Any] = {
-        "trace": str(trace),
-        "ranks": merged.ranks.fold(),
-        "missing": merged.missing.fold(),
-        "slices": merged.slices,
-        "waits_are_sampled": merged.is_sample,
-        "clocks": [
-            {
-                "host": clock.host,
-                "ranks": clock.ranks.fold(),
-                "ahead_us": clock.offset.offset_ns / 1e3,
-                "error_us": clock.offset.error_ns / 1e3 if clock in known else None,
-                "matches": clock.offset.matches,
-            }
-            for clock in merged.clocks
-        ],
-        **_lost_json(merged.lost),
-    }
-    return Report("timeline-merge", tuple(findings), facts, started, duration_s, tuple(argv))
+    return findings
 
 
 def _lost_json(lost: Lost) -> dict[str, int]:
