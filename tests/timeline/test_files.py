@@ -15,13 +15,17 @@ from hypothesis import strategies as st
 
 from relkit.cli import run
 from relkit.errors import BadInputFile, RelkitError
-from relkit.hook.model import OpKind
+from relkit.hook.model import Communicator, HookState, Op, OpKind
+from relkit.hook.stored_state import state_text
+from relkit.stacks.dumpfile import encode
+from relkit.stacks.model import RankDump
 from relkit.timeline.merge import Clocks, merge
 from relkit.timeline.recording_file import MAGIC, read_recording
 from relkit.timeline.sinks import SINKS
 from relkit.timeline.sources import find_sources
 from relkit.timeline.xpu_timer_file import read_xpu_timer
 from tests.timeline import made_up
+from tests.timeline.trace_processor import TraceProcessor
 
 
 @pytest.fixture(scope="module")
@@ -155,3 +159,38 @@ def test_two_ranks_of_xpu_timer_are_merged(tmp_path: Path) -> None:
     options = ["--clocks", "as-they-are"]
     assert run(["timeline", "merge", str(tmp_path), "-o", str(trace), *options]) == 0
     assert trace.stat().st_size > 300
+
+
+def test_what_a_hang_left_is_drawn(tmp_path: Path) -> None:
+    """The collectives that ended, and the one that did not."""
+    for rank in (0, 1):
+        groups = (Communicator(0, rank, 2, "0"),)
+        done = Op("allreduce", OpKind.COLLECTIVE, 3, 0, 64, 9, 1_000 + rank, 5_000)
+        flying = Op("allreduce", OpKind.COLLECTIVE, 4, 0, 64, 9, 6_000)
+        state = HookState(
+            9, 1, rank, rank, 2, 9_000, 1_790_000_000_000_000_000, 2, 1, 5_000,
+            in_flight=(flying,), recent=(done,), communicators=groups,
+        )  # fmt: skip
+        dump = RankDump(rank, 2, 9, "S", host="here", hook_json=state_text(state, 10))
+        (tmp_path / f"{rank:05d}-00002.stacktrace").write_bytes(encode(dump))
+    trace = tmp_path / "hang.pftrace"
+    assert run(["timeline", "merge", str(tmp_path), "-o", str(trace)]) == 0
+    with TraceProcessor(trace) as processor:
+        rows = processor.query("select dur from slice where name = 'allreduce' order by ts")
+    assert [row["dur"] for row in rows] == [4_000, 3_999, -1, -1]
+
+
+def test_two_files_of_one_rank_are_not_mixed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        made_up.job(tmp_path / name, 1)
+    assert run(["timeline", "merge", str(tmp_path), "-o", str(tmp_path / "out")]) == 2
+    assert "are of rank 0" in capsys.readouterr().err
+
+
+def test_a_folder_without_timelines_says_how_to_get_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["timeline", "merge", str(tmp_path), "-o", str(tmp_path / "out")]) == 3
+    assert "relkit timeline record" in capsys.readouterr().err
