@@ -88,6 +88,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.straggler:straggler",
         "Find the slow rank, device, host or link, before a job and while it runs.",
     ),
+    "timeline": (
+        "relkit.commands.timeline:timeline",
+        "Show what all ranks of a job did, side by side on one clock.",
+    ),
     "topology": (
         "relkit.commands.topology:topology",
         "Order nodes so that neighbours in the network are neighbours in rank.",

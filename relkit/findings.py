@@ -41,6 +41,7 @@ DOCS_PAGES = {
     "NET": "netcheck",
     "STK": "stacks",
     "STRAG": "straggler",
+    "TL": "timeline",
     "TOP": "topology",
     "TTP": "ttp",
     "WHY": "why",

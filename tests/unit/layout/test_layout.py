@@ -52,8 +52,8 @@ ALLOWED: Mapping[str, str] = {
         "ground commands.shared relkit.data relkit.hang.collect relkit.netcheck "
         "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.stacks relkit.stacks.dump "
         "relkit.straggler relkit.straggler.preflight relkit.straggler.present "
-        "relkit.straggler.score relkit.straggler.traces relkit.straggler.transport reports "
-        "reports.drawing reports.straggler"
+        "relkit.straggler.score relkit.straggler.traces relkit.straggler.transport "
+        "relkit.timeline reports reports.drawing reports.straggler"
     ),
     "entry": "ground relkit.flash_checkpoint.protection relkit.hook",
     "relkit.accounting": "ground",
@@ -167,6 +167,10 @@ ALLOWED: Mapping[str, str] = {
     "relkit.straggler.score": "ground relkit.straggler",
     "relkit.straggler.traces": "ground relkit.flight_recorder relkit.straggler",
     "relkit.straggler.transport": "ground relkit.hook relkit.straggler",
+    "relkit.timeline": (
+        "ground relkit.accounting relkit.hook relkit.stacks relkit.stacks.dump "
+        "relkit.stacks.engines relkit.straggler.collect"
+    ),
     "relkit.trainer.checkpointing": (
         "ground relkit.checkpoint relkit.trainer.config relkit.trainer.core "
         "relkit.trainer.megatron relkit.ttp"

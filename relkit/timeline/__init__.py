@@ -1,0 +1,1 @@
+"""What the ranks of a job did, side by side on one clock: recorded, merged, compared."""
