@@ -48,6 +48,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.hang:hang",
         "Name the rank that made a job hang, from files that the job left.",
     ),
+    "history": (
+        "relkit.commands.history:history",
+        "Say which nodes were named how often, and what happened to the jobs of this host.",
+    ),
     "launch": (
         "relkit.commands.launch:launch",
         "Run a training job like torchrun, with hang detection and a verdict.",

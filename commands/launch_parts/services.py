@@ -23,6 +23,8 @@ from relkit.launch.flash_checkpoint.persist_round import PersistSettings
 from relkit.launch.flash_checkpoint.service import FlashService
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.hang.service import HangService, SeenWorkers
+from relkit.launch.history.keeper import HistoryKeeper
+from relkit.launch.history.service import HistoryService
 from relkit.launch.job.folder import JobFolder
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.on_hang import OnHang
@@ -75,18 +77,19 @@ def launch_setup(
         f"hang timeout {settings.hang_timeout_s:g} s, then {settings.on_hang};"
         f" timeline folder {folder}"
     )
+    history = None if asked["no_history"] else HistoryKeeper(folder, log)
     try:
         meeting = SpareRendezvous(spares, log, node_name())
         check = netcheck_service(ctx, options, folder, log, lambda: meeting.may_replace)
         limits = Limits(overall_s=asked["ttp_timeout"], heartbeat_s=asked["ttp_heartbeat"])
         persist = persist_host(limits, folder, page)
         stragglers = _stragglers(asked, options, folder)
-        accounts = accounts_into(folder, page)
+        accounts = accounts_into(folder, page, *([history.hear] if history else []))
         standbys = Standbys(_has_standbys(asked, options), log, accounts.standby)
         hang = HangService(monitor, sockets, stragglers.other_leaves, log)
         # Asked in this order: who decides on nodes; standbys, which hurry while the others are
-        # captured; who leads workers through a fault, before who may stop them; and last whoever
-        # writes for long at the end.
+        # captured; who leads workers through a fault, before who may stop them; then whoever writes
+        # for long at the end; and last who keeps what the others have written.
         services = (
             SeenWorkers(sockets),
             ranks,
@@ -97,6 +100,7 @@ def launch_setup(
             hang,
             StragglerService(stragglers),
             FlashService(_slots(ctx, folder, page), lambda: _saved_by(persist)),
+            None if history is None else HistoryService(history),
         )
         others = OtherServices(
             stragglers.other_leaves, lambda: _saved_by(persist), lambda: standbys.used
@@ -104,6 +108,8 @@ def launch_setup(
         phases = AccountedPhases(accounts, monitor, others)
         yield AgentSetup(tuple(filter(None, services)), recorders.prepare, phases, secret)
     finally:
+        if history is not None:
+            history.close()
         sockets.remove()
         recorders.remove()
 

@@ -24,7 +24,8 @@ ALLOWED: Mapping[str, str] = {
     "commands": (
         "ground commands.launch_parts commands.shared commands.subcommands relkit.accounting "
         "relkit.checkpoint relkit.doctor relkit.flash_checkpoint relkit.fleet "
-        "relkit.flight_recorder relkit.hang.collect relkit.hang_picture relkit.launch "
+        "relkit.flight_recorder relkit.hang.collect relkit.hang_picture relkit.history "
+        "relkit.launch "
         "relkit.launch.job relkit.launch.peers relkit.launch.recovery relkit.linkcheck "
         "relkit.net relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
         "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.ttp relkit.why "
@@ -33,14 +34,15 @@ ALLOWED: Mapping[str, str] = {
     "commands.launch_parts": (
         "ground commands.shared relkit.accounting relkit.flash_checkpoint.replicas "
         "relkit.launch relkit.launch.accounting relkit.launch.elastic "
-        "relkit.launch.flash_checkpoint relkit.launch.hang relkit.launch.job "
+        "relkit.launch.flash_checkpoint relkit.launch.hang relkit.launch.history relkit.launch.job "
         "relkit.launch.netcheck relkit.launch.peers relkit.launch.recovery "
         "relkit.launch.replicas relkit.launch.spares relkit.launch.straggler "
         "relkit.launch.warm_standby relkit.linkcheck relkit.net relkit.netcheck.measure.probes "
         "relkit.straggler.transport relkit.ttp reports"
     ),
     "commands.shared": (
-        "ground relkit.fleet relkit.hang relkit.hang_picture relkit.launch.hang relkit.launch.job "
+        "ground relkit.fleet relkit.hang relkit.hang_picture relkit.history relkit.launch.hang "
+        "relkit.launch.job "
         "relkit.launch.warm_standby relkit.netcheck relkit.netcheck.measure relkit.stacks reports "
         "reports.hangs reports.networks"
     ),
@@ -89,6 +91,7 @@ ALLOWED: Mapping[str, str] = {
     ),
     "relkit.hang.live_sources": "ground relkit.hang relkit.hook",
     "relkit.hang_picture": "ground relkit.flight_recorder relkit.hang relkit.hook relkit.stacks",
+    "relkit.history": "ground",
     "relkit.hook": "ground relkit.accounting",
     "relkit.launch": (
         "ground relkit.launch.elastic relkit.launch.hang relkit.launch.job relkit.post_mortem"
@@ -114,6 +117,7 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.hang.links relkit.launch.job relkit.net relkit.netcheck "
         "relkit.netcheck.measure relkit.netcheck.measure.probes"
     ),
+    "relkit.launch.history": "ground relkit.accounting relkit.history relkit.launch.job",
     "relkit.launch.job": (
         "ground relkit.hang relkit.hook relkit.net relkit.post_mortem relkit.stacks"
     ),
