@@ -88,6 +88,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.straggler:straggler",
         "Find the slow rank, device, host or link, before a job and while it runs.",
     ),
+    "top": (
+        "relkit.commands.top:top",
+        "Watch the jobs of this host on one live screen: health, step, rate, who is slow, saves.",
+    ),
     "topology": (
         "relkit.commands.topology:topology",
         "Order nodes so that neighbours in the network are neighbours in rank.",

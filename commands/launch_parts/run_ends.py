@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from relkit.accounting.journal import Journal
-from relkit.accounting.records import Record
+from relkit.accounting.records import Record, What
 from relkit.commands.launch_parts.page_notes import PageNotes
 from relkit.commands.shared.incident import keep_report, log_unwritten
 from relkit.commands.shared.incident_page import IncidentPage
@@ -71,7 +71,10 @@ def accounts_into(
 
     def journal(job_id: str, log: Log) -> Journal:
         name_job(job_id, node_name())
-        return Journal(job_id, log, on_record=noted)
+        made = Journal(job_id, log, on_record=noted)
+        # Where `relkit status` and `relkit page` find this job's reports.
+        made.add(What.TIMELINE, text=str(folder.absolute()))
+        return made
 
     return Accounts(journal, log, ended)
 

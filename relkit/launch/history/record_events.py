@@ -36,7 +36,8 @@ def event_of(record: Record, *, job: str, run: str, host: str) -> Event | None:
 def _made(record: Record) -> tuple[What, str] | None:
     match record.what:
         case Noted.ATTEMPT:
-            ranks = f"{record.world_size:,} ranks on {record.nodes:,} nodes"
+            nodes = f"{record.nodes:,} node{'' if record.nodes == 1 else 's'}"
+            ranks = f"{record.world_size:,} rank{'' if record.world_size == 1 else 's'} on {nodes}"
             if record.number <= 0:
                 return What.START, ranks
             return What.RESTART, f"restart {record.number}: {ranks}"

@@ -27,8 +27,9 @@ ALLOWED: Mapping[str, str] = {
         "relkit.flight_recorder relkit.hang.collect relkit.hang_picture relkit.history "
         "relkit.launch "
         "relkit.launch.job relkit.launch.peers relkit.launch.recovery relkit.linkcheck "
-        "relkit.net relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
-        "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.ttp relkit.why "
+        "relkit.live_job relkit.net relkit.netcheck relkit.netcheck.measure "
+        "relkit.netcheck.measure.probes relkit.netcheck.report relkit.netcheck.solve "
+        "relkit.stacks relkit.ttp relkit.why "
         "reports.hangs reports.networks"
     ),
     "commands.launch_parts": (
@@ -42,9 +43,8 @@ ALLOWED: Mapping[str, str] = {
     ),
     "commands.shared": (
         "ground relkit.fleet relkit.hang relkit.hang_picture relkit.history relkit.launch.hang "
-        "relkit.launch.job "
-        "relkit.launch.warm_standby relkit.netcheck relkit.netcheck.measure relkit.stacks reports "
-        "reports.hangs reports.networks"
+        "relkit.launch.job relkit.launch.warm_standby relkit.live_job relkit.netcheck "
+        "relkit.netcheck.measure relkit.stacks reports reports.hangs reports.networks"
     ),
     "commands.subcommands": (
         "ground commands.shared relkit.data relkit.hang.collect relkit.netcheck "
@@ -138,6 +138,11 @@ ALLOWED: Mapping[str, str] = {
         "relkit.straggler.present relkit.straggler.score relkit.straggler.transport"
     ),
     "relkit.launch.warm_standby": "ground relkit.launch.job relkit.post_mortem",
+    "relkit.live_job": (
+        "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint "
+        "relkit.flash_checkpoint.on_disk relkit.flash_checkpoint.slots relkit.hook "
+        "relkit.straggler.present relkit.straggler.transport"
+    ),
     "relkit.nccl_ras": "ground relkit.hook",
     "relkit.linkcheck": "ground",
     "relkit.net": "ground",
