@@ -64,6 +64,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.netcheck:netcheck",
         "Find the nodes, links and uplinks of a fleet that are dead or slow.",
     ),
+    "page": (
+        "relkit.commands.page:page",
+        "Make one page of a job: what happened, hang, stragglers, network, checkpoints, restarts.",
+    ),
     "report": (
         "relkit.commands.report:report",
         "Make the page of a hang: who is at fault, what relkit did, what to do, and the proof.",

@@ -83,6 +83,15 @@ def test_what_runs_and_what_hangs_is_seen_and_kept(
     assert restarts.split()[0] == "RESTART"
     assert asked(start, "status", well)["live"]["health"] == "ok"
 
+    # One page of what is known of a job.
+    page = tmp_path / "page.html"
+    made = start("page", hung, "-o", page).wait()
+    assert made.code == 0, made.err
+    text = page.read_text()
+    assert "The job hangs" in text
+    assert 'id="happened"' in text
+    assert "RK-HANG-008" in text
+
     # Both end, and stay in the history.
     (tmp_path / "well" / "end").touch()
     assert first.wait(60).code == 0

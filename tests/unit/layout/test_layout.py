@@ -27,10 +27,10 @@ ALLOWED: Mapping[str, str] = {
         "relkit.flight_recorder relkit.hang.collect relkit.hang_picture relkit.history "
         "relkit.launch "
         "relkit.launch.job relkit.launch.peers relkit.launch.recovery relkit.linkcheck "
-        "relkit.live_job relkit.net relkit.netcheck relkit.netcheck.measure "
+        "relkit.job_page relkit.live_job relkit.net relkit.netcheck relkit.netcheck.measure "
         "relkit.netcheck.measure.probes relkit.netcheck.report relkit.netcheck.solve "
         "relkit.stacks relkit.ttp relkit.why "
-        "reports.hangs reports.networks"
+        "reports.hangs reports.jobs reports.networks"
     ),
     "commands.launch_parts": (
         "ground commands.shared relkit.accounting relkit.flash_checkpoint.replicas "
@@ -93,6 +93,10 @@ ALLOWED: Mapping[str, str] = {
     "relkit.hang_picture": "ground relkit.flight_recorder relkit.hang relkit.hook relkit.stacks",
     "relkit.history": "ground",
     "relkit.hook": "ground relkit.accounting",
+    "relkit.job_page": (
+        "ground relkit.hang relkit.hang_picture relkit.history relkit.live_job "
+        "relkit.straggler.transport"
+    ),
     "relkit.launch": (
         "ground relkit.launch.elastic relkit.launch.hang relkit.launch.job relkit.post_mortem"
     ),
@@ -196,6 +200,10 @@ ALLOWED: Mapping[str, str] = {
     "reports.flames": "ground relkit.stacks reports.drawing",
     "reports.hangs": (
         "ground relkit.hang relkit.hang_picture relkit.stacks reports reports.drawing"
+    ),
+    "reports.jobs": (
+        "ground relkit.accounting relkit.history relkit.job_page relkit.live_job "
+        "relkit.straggler.present reports reports.hangs reports.straggler"
     ),
     "reports.networks": "ground relkit.netcheck reports reports.drawing",
     "reports.straggler": "ground relkit.straggler relkit.straggler.present reports reports.drawing",
