@@ -56,13 +56,20 @@ class HistoryKeeper:
         """A record was added to the journal."""
         if record.what is What.LAUNCHER:
             self._job, self._run = record.text, f"{self._host}:{os.getpid()}:{record.unix_s:.0f}"
-            self._thread.start()
+            self._start()
         if record.what is What.ATTEMPT:
             self._of_nodes = record.nodes
         event = event_of(record, job=self._job, run=self._run, host=self._host)
         if event is not None and not self._is_off:
             self._waiting.append(event)
             self._wake.set()
+
+    def _start(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            # No more threads may be started: the job goes on with those that it has.
+            self._give_up(error)
 
     def met(self, mailbox: Mailbox, host: str) -> None:
         """The nodes of an attempt have met.
@@ -94,11 +101,14 @@ class HistoryKeeper:
                 self._look()
             # What a disk, a hostile file or a full machine brings up in here is nothing to the job.
             except (NoHistory, OSError, RuntimeError, MemoryError, ValueError) as error:
-                self._is_off = True
-                reason = (str(error).splitlines() or [type(error).__name__])[0][:300]
-                self._log(f"no history is kept of this job: {reason}")
+                self._give_up(error)
             if is_last:
                 return
+
+    def _give_up(self, error: Exception) -> None:
+        self._is_off = True
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:300]
+        self._log(f"no history is kept of this job: {reason}")
 
     def _look(self) -> None:
         # Only here: a launcher that keeps none does not import it.

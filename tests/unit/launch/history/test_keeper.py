@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 
@@ -142,6 +143,20 @@ def test_node_0_learns_from_the_others_who_they_are_and_what_their_hosts_know() 
     assert first.is_done
     # Whatever others write of a node is no more than it can be.
     assert [(each.node, each.times) for each in first.often()] == [("m", 5), ("n2", 3)]
+
+
+def test_a_host_without_a_free_thread_is_one_line(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    said: list[str] = []
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    keeper = begun(folder, tmp_path, said)
+    keeper.hear(record(Noted.ENDED, name="succeeded"))
+    keeper.close()
+    assert said == ["no history is kept of this job: can't start new thread"]
 
 
 def test_a_launcher_without_a_journal_keeps_nothing(folder: Path, tmp_path: Path) -> None:
