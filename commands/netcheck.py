@@ -112,6 +112,12 @@ if TYPE_CHECKING:
     help="Save raw edges, report.json, report.html and graph.dot there.",
 )
 @click.option("--force", "-f", is_flag=True, help="Replace the files of an existing bundle.")
+@click.option(
+    "--no-history",
+    is_flag=True,
+    help="Do not keep the result in the history of this host (relkit history), and do not say "
+    "which nodes were named before.",
+)
 @click.option("--jsonl", "fmt", flag_value="jsonl", help="One finding a line, as JSON.")
 @click.option("--json", "fmt", flag_value="json", default=None, help="One JSON document.")
 def netcheck(
@@ -130,6 +136,7 @@ def netcheck(
     bundle: Path | None,
     folder: Path | None,
     force: bool,
+    no_history: bool,
     fmt: str | None,
     **fleet: str | int | float,
 ) -> int:
@@ -147,6 +154,7 @@ def netcheck(
     """
     from relkit.commands.shared.netcheck_run import (
         check_options,
+        kept_in_history,
         measure,
         message_sizes,
         refuse_old_bundle,
@@ -174,6 +182,8 @@ def netcheck(
         )
         result = measure(fleet, mode, topology, probe, options, thresholds)
     report = _report(result, thresholds, started)
+    if bundle is None and not no_history:
+        report = kept_in_history(report, result.nodes)
     if folder is not None:
         for path in save_all(folder, result, report):
             say_progress(f"wrote {path}")

@@ -48,6 +48,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.hang:hang",
         "Name the rank that made a job hang, from files that the job left.",
     ),
+    "history": (
+        "relkit.commands.history:history",
+        "Say which nodes were named how often, and what happened to the jobs of this host.",
+    ),
     "k8s": (
         "relkit.commands.k8s:k8s",
         "Render jobs for Kubernetes, check its nodes, and end a pod's launcher in time.",
@@ -63,6 +67,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "netcheck": (
         "relkit.commands.netcheck:netcheck",
         "Find the nodes, links and uplinks of a fleet that are dead or slow.",
+    ),
+    "page": (
+        "relkit.commands.page:page",
+        "Make one page of a job: what happened, hang, stragglers, network, checkpoints, restarts.",
     ),
     "report": (
         "relkit.commands.report:report",
@@ -91,6 +99,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "timeline": (
         "relkit.commands.timeline:timeline",
         "Show what all ranks of a job did, side by side on one clock.",
+    ),
+    "top": (
+        "relkit.commands.top:top",
+        "Watch the jobs of this host on one live screen: health, step, rate, who is slow, saves.",
     ),
     "topology": (
         "relkit.commands.topology:topology",

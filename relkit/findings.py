@@ -36,6 +36,7 @@ DOCS_PAGES = {
     "DOC": "doctor",
     "FLASH": "flash",
     "HANG": "hang",
+    "HIST": "history",
     "JOB": "job",
     "LNK": "linkcheck",
     "NET": "netcheck",

@@ -56,12 +56,16 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 
 
 @pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No colour, a fixed width, and none of relkit's own variables from the outside."""
+def plain_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No colour, a fixed width, none of relkit's own variables, and no state of this machine."""
     for name in list(os.environ):
         if name.startswith(("RELKIT_", "XPU_TIMER_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("NO_COLOR", "1")
+    # One for all tests of a process: those that look into a history have their own.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
 

@@ -152,6 +152,12 @@ GROUPS = (
             "leaves them out. The first start is torchrun's in any case.",
         ),
         click.option(
+            "--no-history",
+            is_flag=True,
+            help="Keep nothing of this job in the history of this host (relkit history), and do "
+            "not say which of its nodes were named before.",
+        ),
+        click.option(
             "--secret-file",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="PATH",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from relkit.accounting.journal import Journal
-from relkit.accounting.records import Record
+from relkit.accounting.records import Record, What
 from relkit.commands.launch_parts.page_notes import PageNotes
 from relkit.commands.shared.incident import keep_report, log_unwritten
 from relkit.commands.shared.incident_page import IncidentPage
@@ -38,12 +38,15 @@ FLASH_REPORT = "flash_checkpoint.json"
 TTP_REPORT = "ttp.json"
 
 
-def accounts_into(folder: Path, page: IncidentPage) -> Accounts:
+def accounts_into(
+    folder: Path, page: IncidentPage, *listeners: Callable[[Record], None]
+) -> Accounts:
     """The accounts of this launcher.
 
     Args:
         folder: the timeline folder, where recovery.json and recovery.html go after restarts.
         page: of the newest incident, which says what was done.
+        listeners: hear each record of the journal; none may raise or wait.
     """
 
     def ended(records: Sequence[Record]) -> None:
@@ -62,11 +65,18 @@ def accounts_into(folder: Path, page: IncidentPage) -> Accounts:
             return
         log(f"what each restart took is in {folder / RECOVERY_PAGE}")
 
-    notes = PageNotes(page)
+    hear = (PageNotes(page).take, *listeners)
+
+    def noted(record: Record) -> None:
+        for listener in hear:
+            listener(record)
 
     def journal(job_id: str, log: Log) -> Journal:
         name_job(job_id, node_name())
-        return Journal(job_id, log, on_record=notes.take)
+        made = Journal(job_id, log, on_record=noted)
+        # Where `relkit status` and `relkit page` find this job's reports.
+        made.add(What.TIMELINE, text=str(folder.absolute()))
+        return made
 
     return Accounts(journal, log, ended)
 

@@ -29,6 +29,8 @@ from relkit.launch.flash_checkpoint.persist_round import PersistSettings
 from relkit.launch.flash_checkpoint.service import FlashService
 from relkit.launch.flash_checkpoint.slot_host import SlotHost
 from relkit.launch.hang.service import HangService, SeenWorkers
+from relkit.launch.history.keeper import HistoryKeeper
+from relkit.launch.history.service import HistoryService
 from relkit.launch.job.folder import JobFolder
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.on_hang import OnHang
@@ -84,6 +86,7 @@ def launch_setup(
         f"hang timeout {settings.hang_timeout_s:g} s, then {settings.on_hang};"
         f" timeline folder {folder}"
     )
+    history = None if asked["no_history"] else HistoryKeeper(folder, log)
     try:
         meeting = SpareRendezvous(spares, log, node_name())
         check = netcheck_service(
@@ -92,7 +95,7 @@ def launch_setup(
         limits = Limits(overall_s=asked["ttp_timeout"], heartbeat_s=asked["ttp_heartbeat"])
         persist = persist_host(limits, folder, page)
         stragglers = _stragglers(asked, options, folder)
-        accounts = accounts_into(folder, page)
+        accounts = accounts_into(folder, page, *([history.hear] if history else []))
         standbys = Standbys(_has_standbys(asked, options), log, accounts.standby)
         hang = HangService(monitor, sockets, stragglers.other_leaves, log)
         slots = _slots(ctx, folder, page)
@@ -105,8 +108,8 @@ def launch_setup(
             told,
         )
         # Asked in this order: who decides on nodes; standbys, which hurry while the others are
-        # captured; who leads workers through a fault, before who may stop them; and whoever writes
-        # for long at the end. Last those that tell others of all that.
+        # captured; who leads workers through a fault, before who may stop them; then whoever writes
+        # for long at the end; and last those that tell others of all that, or keep it.
         services = (
             SeenWorkers(sockets),
             ranks,
@@ -119,6 +122,7 @@ def launch_setup(
             FlashService(slots, lambda: _saved_by(persist)),
             metrics_service(ctx, folder, log, sources),
             incidents,
+            None if history is None else HistoryService(history),
         )
         others = OtherServices(
             stragglers.other_leaves, lambda: _saved_by(persist), lambda: standbys.used
@@ -126,6 +130,8 @@ def launch_setup(
         phases = AccountedPhases(accounts, monitor, others)
         yield AgentSetup(tuple(filter(None, services)), recorders.prepare, phases, secret)
     finally:
+        if history is not None:
+            history.close()
         sockets.remove()
         recorders.remove()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,6 +14,7 @@ from relkit.commands.shared.fleet_nodes import channel_of, nodes_of
 from relkit.errors import UsageProblem
 from relkit.findings import Report
 from relkit.hosts import NodeSpec
+from relkit.log_lines import say
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure import bundle, schedule
 from relkit.netcheck.measure.controller import run_check
@@ -101,6 +104,32 @@ def measure(
             groups=groups,
             progress=bar.show,
         )
+
+
+def kept_in_history(report: Report, nodes: Sequence[str]) -> Report:
+    """The report of a check that was just made, with what is known of its nodes from before.
+
+    It is added to the history of this host, where that can be written.
+
+    Args:
+        nodes: the names of all that were to be measured.
+    """
+    # Only here: a check that is read again needs no database.
+    from relkit.history.database import write
+    from relkit.history.findings_of_nodes import events_of
+    from relkit.history.place import NoHistory, history_folder
+    from relkit.history.report import often_findings
+
+    now_s = time.time()
+    try:
+        folder = history_folder()
+        before = often_findings(folder, now_s, *nodes)
+        run = f"netcheck:{os.getpid()}:{now_s:.0f}"
+        write(folder, events_of(report.to_json(), run=run, host=os.uname().nodename), now_s)
+    except NoHistory as error:
+        say(f"no history is kept of this check: {error}")
+        return report
+    return replace(report, findings=(*report.findings, *before))
 
 
 def save_all(folder: Path, result: CheckResult, report: Report) -> list[Path]:

@@ -59,6 +59,11 @@ def _changed_s(path: Path) -> float:
     return 0.0
 
 
+def shared_memory() -> Path:
+    """Where the journals of all users are."""
+    return _SHARED_MEMORY
+
+
 def _home() -> Path:
     return _SHARED_MEMORY / f"relkit-{os.geteuid()}-jobs"
 

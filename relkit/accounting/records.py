@@ -37,6 +37,9 @@ class What(str, Enum):
         known).
     SUSPICION: rank `number` (-1: not one rank) seemed to hold the job up, as `text` says; `name`
         is what became of it: it "began", the job "went on", or it became a "verdict".
+    TIMELINE: `text` is the launcher's timeline folder.
+    TOTAL: the loop will end after step `number` - 1.
+    HEALTH: the job "hung", or "goes on" after that: `name`.
     ALIVE: the launcher lived.
     ENDED: the launcher ended its run: `name` says how, `text` why.
     FULL: the journal has no room for more.
@@ -54,6 +57,9 @@ class What(str, Enum):
     SAVED = "saved"
     STANDBY = "standby"
     SUSPICION = "suspicion"
+    TIMELINE = "timeline"
+    TOTAL = "total"
+    HEALTH = "health"
     ALIVE = "alive"
     ENDED = "ended"
     FULL = "full"

@@ -16,7 +16,6 @@ from relkit.errors import BadInputFile, RelkitError
 from relkit.findings import Evidence, Finding, Report, Status
 
 HEADER = ("restart", "cause", "total", *PHASES, "other", "step", "lost")
-JOBS_HEADER = ("job", "state", "node", "restarts", "ettr", "time", "begun")
 _HOW = "of the launcher's journal, by this host's monotonic clock"
 _STANDBY_HOW = "when all of them were last ready; --no-warm-standby leaves them out"
 _SUSPICION_HOW = "of a hang, before the timeout; relkit does nothing about one"
@@ -327,23 +326,8 @@ def _jobs() -> Iterator[dict[str, Any]]:
         }
 
 
-def job_rows(facts: Mapping[str, Any]) -> list[list[str]]:
-    """The cells of `JOBS_HEADER`."""
-    return [
-        [
-            row["job_id"],
-            row["state"],
-            ",".join(str(node) for node in row["nodes"]) or "-",
-            "-" if row["restarts"] is None else str(row["restarts"]),
-            "-" if row["ettr"] is None else f"{row['ettr']:.1%}",
-            _seconds(row["wall_s"]),
-            _date(row["begun_unix_s"]),
-        ]
-        for row in facts["jobs"]
-    ]
-
-
-def _date(unix_s: float) -> str:
+def date(unix_s: float) -> str:
+    """Local time to the second; "-" for what is none."""
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_s))
     except (ValueError, OverflowError, OSError):

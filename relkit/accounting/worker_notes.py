@@ -56,6 +56,21 @@ def noted_load() -> Iterator[Load]:
     _leave("load", json.dumps([note.begin_s, note.end_s, note.step, note.source]))
 
 
+def note_total(steps: int) -> None:
+    """The loop will end after step `steps` - 1: how long it will take can then be said."""
+    _leave("total", json.dumps([time.monotonic(), steps]))
+
+
+def read_total(folder: Path, rank: int, since_s: float) -> int | None:
+    """How many steps a rank has said since then that its loop makes; None where it has not."""
+    plain = _read(folder, "total", rank)
+    try:
+        at_s, steps = float(plain[0]), int(plain[1])
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return steps if at_s >= since_s and 0 < steps < 1 << 40 else None
+
+
 def note_counted() -> None:
     """The steps of this process are numbered by relkit, from 0, and not by its loop."""
     _leave(COUNTED, json.dumps([time.monotonic()]))

@@ -56,7 +56,7 @@ def report_of(plain: object) -> Report:
     meta = _mapping(plain.get("meta"))
     return Report(
         command="hang",
-        findings=tuple(_finding(each) for each in _mappings(plain.get("findings"), MAX_FINDINGS)),
+        findings=tuple(finding_of(each) for each in _mappings(plain.get("findings"), MAX_FINDINGS)),
         facts={
             **{key: _text(plain.get(key)) for key in ("job_id", "trigger", "verdict")},
             "absent": _text(plain.get("absent"), MAX_FOLD),
@@ -207,7 +207,7 @@ def _death(plain: Plain) -> dict[str, Any]:
     return kept
 
 
-def _finding(plain: Plain) -> Finding:
+def finding_of(plain: Plain) -> Finding:
     status = _text(plain.get("status"))
     return Finding(
         id=_text(plain.get("id")),

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from relkit.findings import Finding, Report, Status
 from relkit.hang.advice import ENTRIES
 from relkit.hang_picture.actions import Action
+from relkit.hang_picture.folder import HangEvidence
 from relkit.hang_picture.model import Blamed, GroupProgress, HangPicture, TransferFact, WaitGraph
 from relkit.reports import dot
 from relkit.reports.drawing.markup import middle_cut
@@ -184,6 +185,21 @@ def render(
             **style_and_policy("report.css", "hang.css", has_flames=bool(kept)),
         )
     )
+
+
+def graph_of(picture: HangPicture, draw_with_graphviz: bool) -> str:
+    """Who waits for whom, drawn; "" where nobody does."""
+    return _graph(picture.wait_graph, draw_with_graphviz)
+
+
+def lanes_of(picture: HangPicture) -> str:
+    """The last seconds of every rank, drawn; "" where none is known."""
+    return _lanes(picture, _examples(picture))
+
+
+def actions_of(evidence: HangEvidence) -> list[_Done]:
+    """What relkit did, a row each."""
+    return _actions(evidence.picture.actions, evidence.report.started)
 
 
 def _graph(graph: WaitGraph, draw_with_graphviz: bool) -> str:

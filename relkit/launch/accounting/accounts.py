@@ -178,6 +178,10 @@ class Accounts:
             seconds=max(0.0, suspicion.stalled_s),
         )
 
+    def health(self, name: str) -> None:
+        """The job hung, or goes on."""
+        self._add(What.HEALTH, name=name)
+
     def standby(self, processes: int, pss_bytes: int) -> None:
         """Standbys wait for all workers of this node."""
         self._add(What.STANDBY, number=processes, size_mb=pss_bytes / 1e6)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
 from relkit.accounting.attempts import COUNTED
 from relkit.accounting.journal import Journal
 from relkit.accounting.records import Record, What
-from relkit.accounting.worker_notes import is_counted, read_load
+from relkit.accounting.worker_notes import is_counted, read_load, read_total
 from relkit.launch.accounting.progress import Progress
 from relkit.launch.job.settings import LocalRank
 
 # While workers start, each look at them is of use; later, only the newest step is.
 _QUICK_S, _SLOW_S = 0.1, 2.0
 _NOW_S = 5.0
+# Steps that are kept to show the rate of the last half minute.
+_SHOWN = 6
 
 
 class AttemptNotes:
@@ -41,6 +44,7 @@ class AttemptNotes:
         self._begun_s, self._clock = begun_s, clock
         self._noted: set[What] = set()
         self._look_s, self._now_s = 0.0, begun_s
+        self._shown: deque[Record] = deque(maxlen=_SHOWN)
 
     def look(self) -> bool:
         """See how far the workers are; False where it was too early for another look."""
@@ -53,10 +57,15 @@ class AttemptNotes:
         self._note()
         if now_s - self._now_s >= _NOW_S:
             self._now_s = now_s
-            last = self._last_step()
-            alive = Record(What.ALIVE, now_s, time.time())
-            self._journal.put_now(*((last,) if last is not None else ()), alive)
+            self._put_now(now_s)
         return True
+
+    def _put_now(self, now_s: float) -> None:
+        last = self._last_step()
+        if last is not None and (not self._shown or last.number > self._shown[-1].number):
+            self._shown.append(last)
+        steps = (self._shown[0], self._shown[-1]) if len(self._shown) > 1 else tuple(self._shown)
+        self._journal.put_now(*steps, Record(What.ALIVE, now_s, time.time()))
 
     def close(self) -> None:
         """The workers are stopped, or have ended: note how far they had come."""
@@ -82,8 +91,11 @@ class AttemptNotes:
             first = progress.first
             name = COUNTED if is_ours else ""
             self._add_once(What.FIRST_STEP, first.at_s, number=first.number, name=name)
-        if progress.done_s is not None:
+        if progress.done_s is not None and What.STEP_DONE not in self._noted:
             self._add_once(What.STEP_DONE, progress.done_s)
+            total = read_total(self._job_dir, self._rank, self._begun_s)
+            if total is not None:
+                self._add_once(What.TOTAL, progress.done_s, number=total)
 
     def _note_load(self) -> None:
         load = read_load(self._job_dir, self._rank)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from torch.distributed.elastic.multiprocessing import SignalException
 
+from relkit.accounting.progress import GOES_ON, HUNG
 from relkit.launch.accounting.accounts import Accounts, Fault, fault_elsewhere, fault_of
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.leaves_job import LeavesJob
@@ -170,11 +171,14 @@ class AccountedPhases(PhaseListener):
     def _note_hang(self) -> None:
         """From when on the job has hung, as long as it hangs."""
         if not self._watch.hung:
+            if self._hung_since_s is not None:
+                self._accounts.health(GOES_ON)
             self._hung_since_s = None
         elif self._hung_since_s is None:
             self._hung_seen_s = time.monotonic()
             moved_s = self._accounts.moved_s
             self._hung_since_s = self._hung_seen_s if moved_s is None else moved_s
+            self._accounts.health(HUNG)
 
     def _fault_of_hang(self) -> None:
         """The job hangs, has been captured and judged, and its workers are stopped."""

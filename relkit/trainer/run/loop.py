@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from relkit.accounting.worker_notes import RateNotes, noted_load
+from relkit.accounting.worker_notes import RateNotes, note_total, noted_load
 from relkit.checkpoint import iteration_folder
 from relkit.errors import EXIT_OK, BadInputFile, RelkitError, UsageProblem
 from relkit.hook.marks import input_wait, mark_step
@@ -111,6 +111,7 @@ class Run:
             self._validate()
         coming = self._batches(self.data.train, trainer.progress.consumed_train_samples)
         seconds_since_line, steps_since_line = 0.0, 0
+        note_total(training.training_iters)
         while trainer.progress.step < training.training_iters and not trainer.stopping:
             started_s = time.perf_counter()
             mark_step(trainer.progress.step)

@@ -26,17 +26,17 @@ ALLOWED: Mapping[str, str] = {
         "relkit.checkpoint relkit.doctor relkit.flash_checkpoint relkit.fleet "
         "relkit.flight_recorder relkit.hang.collect relkit.hang_picture relkit.kubernetes "
         "relkit.launch relkit.launch.job relkit.launch.peers relkit.launch.recovery "
-        "relkit.linkcheck "
-        "relkit.net relkit.netcheck relkit.netcheck.measure relkit.netcheck.measure.probes "
-        "relkit.netcheck.report relkit.netcheck.solve relkit.stacks relkit.ttp relkit.why "
-        "reports.hangs reports.networks"
+        "relkit.linkcheck relkit.net relkit.netcheck relkit.netcheck.measure "
+        "relkit.netcheck.measure.probes relkit.netcheck.report relkit.netcheck.solve "
+        "relkit.stacks relkit.ttp relkit.why reports.hangs reports.networks relkit.history "
+        "relkit.job_page relkit.live_job reports.jobs"
     ),
     "commands.launch_parts": (
         "ground commands.shared relkit.accounting relkit.flash_checkpoint.on_disk "
         "relkit.flash_checkpoint.replicas "
         "relkit.launch relkit.launch.accounting relkit.launch.elastic "
         "relkit.launch.flash_checkpoint relkit.launch.hang relkit.launch.incidents "
-        "relkit.launch.job relkit.launch.metrics "
+        "relkit.launch.job relkit.launch.metrics relkit.launch.history"
         "relkit.launch.netcheck relkit.launch.peers relkit.launch.recovery "
         "relkit.launch.replicas relkit.launch.spares relkit.launch.straggler "
         "relkit.launch.warm_standby relkit.linkcheck relkit.net relkit.netcheck.measure.probes "
@@ -44,9 +44,9 @@ ALLOWED: Mapping[str, str] = {
     ),
     "commands.shared": (
         "ground relkit.fleet relkit.hang relkit.hang_picture relkit.launch.hang "
-        "relkit.launch.incidents relkit.launch.job "
-        "relkit.launch.warm_standby relkit.netcheck relkit.netcheck.measure relkit.stacks reports "
-        "reports.hangs reports.networks"
+        "relkit.launch.incidents relkit.launch.job relkit.launch.warm_standby "
+        "relkit.netcheck relkit.netcheck.measure relkit.stacks reports reports.hangs "
+        "reports.networks relkit.history relkit.live_job"
     ),
     "commands.subcommands": (
         "ground commands.shared relkit.data relkit.hang.collect relkit.netcheck "
@@ -93,8 +93,13 @@ ALLOWED: Mapping[str, str] = {
     ),
     "relkit.hang.live_sources": "ground relkit.hang relkit.hook",
     "relkit.hang_picture": "ground relkit.flight_recorder relkit.hang relkit.hook relkit.stacks",
+    "relkit.history": "ground",
     "relkit.hook": "ground relkit.accounting",
     "relkit.kubernetes": "ground relkit.launch",
+    "relkit.job_page": (
+        "ground relkit.hang relkit.hang_picture relkit.history relkit.live_job "
+        "relkit.straggler.transport"
+    ),
     "relkit.launch": (
         "ground relkit.launch.elastic relkit.launch.hang relkit.launch.job relkit.post_mortem"
     ),
@@ -120,6 +125,7 @@ ALLOWED: Mapping[str, str] = {
         "relkit.netcheck.measure relkit.netcheck.measure.probes"
     ),
     "relkit.launch.incidents": "ground relkit.launch.job",
+    "relkit.launch.history": "ground relkit.accounting relkit.history relkit.launch.job",
     "relkit.launch.job": (
         "ground relkit.hang relkit.hook relkit.net relkit.post_mortem relkit.stacks"
     ),
@@ -145,6 +151,11 @@ ALLOWED: Mapping[str, str] = {
     ),
     "relkit.launch.warm_standby": "ground relkit.launch.job relkit.post_mortem",
     "relkit.metrics": "ground relkit.accounting relkit.hook relkit.straggler",
+    "relkit.live_job": (
+        "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint "
+        "relkit.flash_checkpoint.on_disk relkit.flash_checkpoint.slots relkit.hook "
+        "relkit.straggler.present relkit.straggler.transport"
+    ),
     "relkit.nccl_ras": "ground relkit.hook",
     "relkit.linkcheck": "ground",
     "relkit.net": "ground",
@@ -202,6 +213,10 @@ ALLOWED: Mapping[str, str] = {
     "reports.flames": "ground relkit.stacks reports.drawing",
     "reports.hangs": (
         "ground relkit.hang relkit.hang_picture relkit.stacks reports reports.drawing"
+    ),
+    "reports.jobs": (
+        "ground relkit.accounting relkit.history relkit.job_page relkit.live_job "
+        "relkit.straggler.present reports reports.hangs reports.straggler"
     ),
     "reports.networks": "ground relkit.netcheck reports reports.drawing",
     "reports.straggler": "ground relkit.straggler relkit.straggler.present reports reports.drawing",

@@ -35,6 +35,7 @@ class Notes:
         self.ends: list[tuple[str, str]] = []
         self.turns: list[tuple[str, str, int]] = []
         self.started_with: list[tuple[int, int]] = []
+        self.healths: list[str] = []
         self.in_fault = False
         self.moved_s: float | None = 1.0
 
@@ -72,6 +73,9 @@ class Notes:
     def started(self, attempt: Attempt, standbys: int) -> None:
         self.in_fault = False
         self.started_with.append((attempt.number, standbys))
+
+    def health(self, name: str) -> None:
+        self.healths.append(name)
 
     def suspicion(self, turn: Turn) -> None:
         self.turns.append((turn.what, turn.suspicion.ranks.fold(), len(self.ends)))
@@ -148,6 +152,7 @@ def test_a_hang_that_moves_again_is_forgotten(scene: Scene) -> None:
     for hung in (True, False):
         scene.watch.hung = hung
         scene.look(LookEnd.WORKS)
+    assert scene.notes.healths == ["hung", "goes on"]
     scene.fail("rank 0 exited with code 1")
     assert [fault.cause for fault in scene.notes.faults] == ["worker failed"]
 
