@@ -46,8 +46,8 @@ ALLOWED: Mapping[str, str] = {
     ),
     "commands.subcommands": (
         "ground commands.shared relkit.data relkit.hang.collect relkit.netcheck "
-        "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.stacks relkit.stacks.dump "
-        "relkit.straggler relkit.straggler.preflight relkit.straggler.present "
+        "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.slurm relkit.stacks "
+        "relkit.stacks.dump relkit.straggler relkit.straggler.preflight relkit.straggler.present "
         "relkit.straggler.score relkit.straggler.traces relkit.straggler.transport reports "
         "reports.drawing reports.straggler"
     ),
@@ -136,6 +136,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.launch.warm_standby": "ground relkit.launch.job relkit.post_mortem",
     "relkit.nccl_ras": "ground relkit.hook",
     "relkit.linkcheck": "ground",
+    "relkit.slurm": "ground",
     "relkit.net": "ground",
     "relkit.netcheck.measure": (
         "ground relkit.fleet relkit.net relkit.netcheck relkit.netcheck.measure.probes "
