@@ -92,10 +92,13 @@ class Slurm:
                     os.kill(pid, signal.SIGKILL)
         self.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=power")
 
-    def bring_back(self, name: str) -> None:
-        """A node that was lost is idle again."""
-        self.start_slurmd(name)
-        self.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+    def bring_back(self) -> None:
+        """Nodes that were lost are idle again."""
+        running = {key for key, _ in self._daemons}
+        for name in self.hosts.names:
+            if f"slurmd-{name}" not in running:
+                self.start_slurmd(name)
+                self.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
         self.await_idle()
 
     def close(self) -> None:
