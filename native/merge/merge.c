@@ -7,7 +7,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "../include/relkit/plain_stat.h"
+#include "relkit/plain_stat.h"
 #include "dump.h"
 #include "fold.h"
 #include "frames.h"

@@ -119,13 +119,13 @@ def time_limit_s(text: str) -> int | None:
     """
     if text.upper() in ("UNLIMITED", "INFINITE", "0"):
         return None
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise UsageProblem(
             f"--time {text!r} is no time that Slurm knows",
             next_step="Write minutes, HH:MM:SS, or D-HH:MM:SS.",
         )
-    part = {name: int(number or 0) for name, number in found.groupdict().items()}
+    part = {name: int(number or 0) for name, number in match.groupdict().items()}
     return (
         86400 * part["days"]
         + 3600 * (part["h"] + part["hours"])

@@ -53,9 +53,22 @@ forward() {
 trap 'told=1 again=1; forward' TERM
 """
 
-_AFTER = r"""step=$!
+_STARTED = r"""step=$!
 forward
-again=1
+"""
+
+# The first node has the rendezvous: once it has ended, so has the job.
+_LOST_NODES = r"""
+# srun waits for a lost node for ever: not longer than 30 s after the first one has ended.
+(
+    until [ -e "$RELKIT_ENDS/0.code" ]; do sleep 1; done
+    sleep 30
+    kill -KILL "$step"
+) 2>/dev/null &
+watch=$!
+"""
+
+_AFTER = r"""again=1
 while [ "$again" ]; do again=; wait "$step"; code=$?; done
 trap '' TERM
 
@@ -104,9 +117,12 @@ def render(job: SlurmJob) -> str:
         # A word that came before the step is there is no reason to begin it.
         'if [ "$told" ]; then exit 143; fi',
         *_step(job),
+        _STARTED.rstrip(),
+        *([_LOST_NODES.rstrip()] if job.spares else []),
         _AFTER.rstrip(),
         *([requeue.rstrip()] if requeue else []),
         "fi",
+        *(['kill "$watch" 2>/dev/null'] if job.spares else []),
         'exit "$code"',
     ]
     return "\n".join(parts) + "\n"

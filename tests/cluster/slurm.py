@@ -39,8 +39,8 @@ class Slurm:
             self._start_munge()
             self._daemon("slurmctld", *hosts.prefix, "/usr/sbin/slurmctld", "-D")
             for host in hosts.hosts:
-                self.start_slurmd(host.name)
-            self.await_idle()
+                self._start_slurmd(host.name)
+            self._await_idle()
         except BaseException:
             self.close()
             raise
@@ -65,8 +65,7 @@ class Slurm:
         assert done.returncode == 0, done.stderr.decode(errors="replace")
         return done.stdout.decode()
 
-    def start_slurmd(self, name: str) -> None:
-        """This node's daemon, for the first time or again."""
+    def _start_slurmd(self, name: str) -> None:
         # A name of its own, which all hosts know: torch tells its ranks to meet at that.
         named = f'hostname {name} && mount --bind {self.folder}/hosts /etc/hosts && exec "$@"'
         inside = ("ip", "netns", "exec", self.hosts[name].namespace, "unshare", "--uts", "--mount")
@@ -91,15 +90,6 @@ class Slurm:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         self.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=power")
-
-    def bring_back(self) -> None:
-        """Nodes that were lost are idle again."""
-        running = {key for key, _ in self._daemons}
-        for name in self.hosts.names:
-            if f"slurmd-{name}" not in running:
-                self.start_slurmd(name)
-                self.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
-        self.await_idle()
 
     def close(self) -> None:
         """End all daemons, slurmd first so that none waits for its controller."""
@@ -147,6 +137,7 @@ SelectType=select/cons_tres
 SwitchType=switch/none
 ReturnToService=2
 StateSaveLocation={folder}/state
+FirstJobId={int.from_bytes(os.urandom(2), "big") + 1}
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
@@ -195,8 +186,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=
             )
         self._daemons.append((key, process))
 
-    def await_idle(self) -> None:
-        """Wait until each node could take a job."""
+    def _await_idle(self) -> None:
         count = len(self.hosts.hosts)
 
         def idle() -> bool:

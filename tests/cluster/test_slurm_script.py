@@ -18,11 +18,11 @@ from tests.patience import PATIENCE
 from tests.waiting import eventually
 
 pytestmark = [
-    pytest.mark.root, pytest.mark.slurm, pytest.mark.long, pytest.mark.timeout(300 * PATIENCE),
+    pytest.mark.root, pytest.mark.slurm, pytest.mark.long, pytest.mark.timeout(600 * PATIENCE),
 ]  # fmt: skip
 JOB = Path(__file__).parent / "jobs" / "replica_job.py"
 _LOSS = re.compile(r"^rank (\d+) step (\d+) loss (\S+)$", re.MULTILINE)
-_ENV = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0", "DISK_EVERY": "10"}
+_ENV = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0", "DISK_EVERY": "20"}
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Job:
         return self.state
 
     def until(self, done: Callable[[], bool]) -> None:
-        eventually(done, lambda: f"{self.state}\n{self.text}", 40, poll_s=0.2)
+        eventually(done, lambda: f"{self.state}\n{self.text}", 90, poll_s=0.2)
 
     def start_now(self) -> None:
         """Slurm starts a job that came back into the queue only two minutes later."""
@@ -95,7 +95,8 @@ class Job:
         done = subprocess.run(
             [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
              str(JOB), str(alone), str(last), "0"],
-            env={**os.environ, "OMP_NUM_THREADS": "1", "RELKIT_NODE_NAME": "alone"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "DISK_EVERY": "20",
+                 "RELKIT_NODE_NAME": "alone"},
             capture_output=True, text=True, timeout=120 * PATIENCE, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -106,20 +107,11 @@ class Job:
         assert {(rank, step) for rank in (0, 1) for step in range(1, last)} <= losses.keys()
 
 
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    folder = tmp_path_factory.mktemp("slurm")
-    with some_hosts(folder, 3, sshd=False) as hosts, a_slurm(folder / "slurm", hosts) as cluster:
-        yield cluster
-
-
-@pytest.fixture(autouse=True)
-def all_nodes_are_free(slurm: Slurm) -> Iterator[None]:
-    """What a test has lost comes back, and its jobs end."""
-    yield
-    slurm.run("scancel", "--user=root")
-    slurm.run("scancel", "--user=root", "--signal=KILL", "--full")
-    slurm.bring_back()
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[Slurm]:
+    """For one test, as some lose a node."""
+    with some_hosts(tmp_path, 3, sshd=False) as hosts, a_slurm(tmp_path / "slurm", hosts) as fleet:
+        yield fleet
 
 
 def submit(slurm: Slurm, folder: Path, *options: str, step_s: str = "0.1") -> Job:
@@ -132,7 +124,7 @@ def submit(slurm: Slurm, folder: Path, *options: str, step_s: str = "0.1") -> Jo
     ]  # fmt: skip
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    words = ["sbatch", "--parsable", "-D", folder, "-o", folder / "out", folder / "job.sh"]
+    words = ["sbatch", "--parsable", "-D", str(folder), "-o", f"{folder}/out", f"{folder}/job.sh"]
     number = subprocess.run(
         words, env={**os.environ, **slurm.environ, **_ENV},
         capture_output=True, text=True, timeout=60, check=True,

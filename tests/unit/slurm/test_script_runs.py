@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -90,12 +91,14 @@ def started(tmp_path: Path) -> Iterator[list[Job]]:
     for job in jobs:
         if job.process.poll() is None:
             job.process.kill()
-            job.process.communicate()
+            job.process.wait()
+        if job.process.stderr:
+            job.process.stderr.close()
 
 
 def start(
     started: list[Job], folder: Path, words: str, *, state: str = "RUNNING", restarts: int = 0,
-    max_requeues: int = 10,
+    max_requeues: int = 10, spares: int = 0, grace: str = "30",
 ) -> Job:  # fmt: skip
     tools = {
         "srun": _SRUN, "scancel": _SCANCEL, "squeue": _SQUEUE, "scontrol": _SCONTROL,
@@ -107,13 +110,14 @@ def start(
         (folder / "bin" / name).chmod(0o700)
     (folder / "words").write_text(words + "\n")
     (folder / "state").write_text(state + "\n")
-    job = SlurmJob(("train.py",), nodes=len(words.split()))
-    (folder / "job.sh").write_text(render(replace(job, max_requeues=max_requeues)))
+    job = SlurmJob(("train.py",), nodes=len(words.split()) - spares, spares=spares)
+    text = render(replace(job, max_requeues=max_requeues)).replace("sleep 30", f"sleep {grace}")
+    (folder / "job.sh").write_text(text)
     process = subprocess.Popen(
         ["bash", folder / "job.sh"],
         env={
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PLACE": str(folder),
-            "SLURM_JOB_ID": "7", "SLURM_NNODES": str(job.nodes),
+            "SLURM_JOB_ID": "7", "SLURM_NNODES": str(job.nodes + spares),
             "SLURM_RESTART_COUNT": str(restarts),
         },
         stderr=subprocess.PIPE, text=True, cwd=folder,
@@ -208,3 +212,14 @@ def test_it_comes_again_only_so_often(
     job = start(started, tmp_path, "75", restarts=restarts, max_requeues=most)
     assert job.end()[0] == 75
     assert job.called == []
+
+
+def test_srun_is_not_waited_for_where_a_lost_node_keeps_it(
+    tmp_path: Path, started: list[Job]
+) -> None:
+    # Node 1 never says that it has ended; half a minute is short here.
+    job = start(started, tmp_path, "0 save0 0", spares=1, grace="0.5")
+    assert job.process.wait(60 * PATIENCE) == 0
+    for pid in (tmp_path / "tasks").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int(pid), signal.SIGKILL)

@@ -58,6 +58,14 @@ srun --kill-on-bad-exit=0 --wait=0 --no-kill bash -c "$on_node" relkit \
     --timeline-path="$folder" --flash-keep 3 train.py --lr 1e-4 --note 'it'"'"'s $HOME' &
 step=$!
 forward
+
+# srun waits for a lost node for ever: not longer than 30 s after the first one has ended.
+(
+    until [ -e "$RELKIT_ENDS/0.code" ]; do sleep 1; done
+    sleep 30
+    kill -KILL "$step"
+) 2>/dev/null &
+watch=$!
 again=1
 while [ "$again" ]; do again=; wait "$step"; code=$?; done
 trap '' TERM
@@ -83,4 +91,5 @@ if [ "$saved" ] && [ -z "$lost" ]; then
         timeout 60 scontrol requeue "$SLURM_JOB_ID" || say "Slurm has refused that (JobRequeue?)"
     fi
 fi
+kill "$watch" 2>/dev/null
 exit "$code"
