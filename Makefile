@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.map')
 
-.PHONY: demo test test-user test-all check fresh-check kube-test explore audit mutants bench format stress soak gpu-check docs docs-serve clean FORCE
+.PHONY: demo test test-user test-all check fresh-check kube-test explore audit mutants bench format stress soak release gpu-check docs docs-serve clean FORCE
 
 demo: $(VENV)/.runtime
 	$(BIN)/relkit demo $(DEMO_ARGS)
@@ -65,6 +65,12 @@ stress: $(VENV)/.develop
 # run's? SOAK_ARGS="--minutes 5".
 soak: $(VENV)/.develop
 	$(BIN)/python -m tools.soak $(SOAK_ARGS)
+
+# What a release consists of, built into dist/ and checked; the news are shown. Nothing is pushed, and
+# tagged only with RELEASE_ARGS=--tag.
+release: $(VENV)/.develop
+	$(BIN)/pip install -q -c constraints.txt --group release
+	$(BIN)/python -m tools.release $(RELEASE_ARGS)
 
 # make demo and make test-all as root in a bare Debian, in namespaces; FRESH_ARGS="test tests/native".
 fresh-check:

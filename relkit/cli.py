@@ -80,6 +80,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.run:run",
         "Put any other launcher's command under the same hook and monitor.",
     ),
+    "slurm": (
+        "relkit.commands.slurm:slurm",
+        "Make job scripts for Slurm that save before their time is over, and resume.",
+    ),
     "stacks": (
         "relkit.commands.stacks:stacks",
         "Capture the stacks of all ranks, and merge them into flame SVGs.",

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "relkit/plain_stat.h"
 #include "dump.h"
 #include "fold.h"
 #include "frames.h"
@@ -89,7 +89,7 @@ int32_t rkm_add(struct merge_context *context, const uint8_t *data, uint64_t siz
 static enum merge_status load(struct merge_context *context, int file, size_t *size)
 {
     struct stat facts;
-    if (fstat(file, &facts) != 0) {
+    if (rk_fstat(file, &facts) != 0) {
         return MERGE_UNREADABLE;
     }
     if (!S_ISREG(facts.st_mode)) {

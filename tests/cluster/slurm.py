@@ -39,10 +39,7 @@ class Slurm:
             self._start_munge()
             self._daemon("slurmctld", *hosts.prefix, "/usr/sbin/slurmctld", "-D")
             for host in hosts.hosts:
-                inside = ("ip", "netns", "exec", host.namespace)
-                self._daemon(
-                    f"slurmd-{host.name}", *inside, "/usr/sbin/slurmd", "-D", "-N", host.name
-                )
+                self._start_slurmd(host.name)
             self._await_idle()
         except BaseException:
             self.close()
@@ -68,12 +65,31 @@ class Slurm:
         assert done.returncode == 0, done.stderr.decode(errors="replace")
         return done.stdout.decode()
 
+    def _start_slurmd(self, name: str) -> None:
+        # A name of its own, which all hosts know: torch tells its ranks to meet at that.
+        named = f'hostname {name} && mount --bind {self.folder}/hosts /etc/hosts && exec "$@"'
+        inside = ("ip", "netns", "exec", self.hosts[name].namespace, "unshare", "--uts", "--mount")
+        slurmd = ("/usr/sbin/slurmd", "-D", "-N", name)
+        self._daemon(f"slurmd-{name}", *inside, "sh", "-c", named, "sh", *slurmd)
+
     def stop_slurmd(self, name: str) -> None:
         """This node's daemon is gone, its host stays."""
-        for key, process in self._daemons:
+        for entry in self._daemons:
+            key, process = entry
             if key == f"slurmd-{name}":
                 process.kill()
                 process.wait(_LIMIT_S)
+                self._daemons.remove(entry)
+                break
+
+    def lose(self, name: str) -> None:
+        """This node's power is gone, and Slurm knows it (by itself after SlurmdTimeout)."""
+        self.stop_slurmd(name)
+        while pids := self.hosts.processes().get(name):
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=power")
 
     def close(self) -> None:
         """End all daemons, slurmd first so that none waits for its controller."""
@@ -100,7 +116,7 @@ class Slurm:
     def _configure(self) -> None:
         folder = self.folder
         nodes = "\n".join(
-            f"NodeName={h.name} NodeHostname={socket.gethostname()} NodeAddr={h.address} "
+            f"NodeName={h.name} NodeHostname={h.name} NodeAddr={h.address} "
             "Port=6818 CPUs=1 State=UNKNOWN"
             for h in self.hosts.hosts
         )
@@ -121,6 +137,7 @@ SelectType=select/cons_tres
 SwitchType=switch/none
 ReturnToService=2
 StateSaveLocation={folder}/state
+FirstJobId={int.from_bytes(os.urandom(2), "big") + 1}
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
@@ -132,6 +149,9 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=
 """,
             encoding="utf-8",
         )
+        known = "".join(f"{h.address} {h.name}\n" for h in self.hosts.hosts)
+        own = f"127.0.0.1 localhost\n10.77.0.254 {socket.gethostname()}\n"
+        (folder / "hosts").write_text(own + known, encoding="utf-8")
         # No cgroup is used (see the plugins above), but slurmd wants its plugin to load.
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n", encoding="utf-8")
         for tool in ("srun", "sbatch", "scancel", "sinfo", "salloc", "scontrol", "squeue"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -15,6 +17,7 @@ import pytest
 
 from tests.eager import eager
 from tests.native.simulated import CLIENTS, DOUBLES, SIM
+from tools.release.glibc_versions import too_new
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,6 +30,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [
             *(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder)),
             *(f"--config-settings=build-dir={build}", str(ROOT)),
+            # As `make release` builds it.
+            "--config-settings=cmake.define.RELKIT_OLD_GLIBC=ON",
         ],
         check=True,
         capture_output=True,
@@ -59,6 +64,18 @@ def test_the_wheel_serves_every_python3_and_holds_the_hook(wheel: Path) -> None:
     assert not {Path(name).name for name in names} & (doubles | sources - {"README.md"})
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"relkit"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_wheel_needs_no_glibc_above_2_28_and_nothing_that_a_host_may_lack(wheel: Path) -> None:
+    assert too_new(wheel) == []
+    argv = [sys.executable, "-m", "auditwheel", "show", str(wheel)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    said = " ".join(done.stdout.split())
+    tags = re.findall(r"manylinux_2_(\d+)_", said)
+    assert tags, said
+    assert min(map(int, tags)) <= 28, said
 
 
 @pytest.mark.long
@@ -122,7 +139,8 @@ def test_the_demo_of_an_installed_wheel_names_file_and_line(wheel: Path, tmp_pat
             *("--hang-timeout", "6", "--timeline-path", str(tmp_path / "timeline")),
         ],
         cwd=tmp_path,
-        env=eager(os.environ),
+        # No compiler is on that PATH.
+        env=eager({**os.environ, "PATH": str(home / "bin")}),
         capture_output=True,
         text=True,
         timeout=150,
@@ -135,3 +153,22 @@ def test_the_demo_of_an_installed_wheel_names_file_and_line(wheel: Path, tmp_pat
     assert "_examples/train.py:" in verdict["title"]
     assert "Loader.next_batch" in verdict["title"]
     assert str(site) in child.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_without_a_compiler_a_build_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    cmake = shutil.which("cmake")
+    if cmake is None:
+        pytest.skip("CMake is not installed")
+    done = subprocess.run(
+        [cmake, "-G", "Unix Makefiles", "-DCMAKE_MAKE_PROGRAM=/bin/true", "-S", ROOT,
+         "-B", tmp_path / "build"],
+        env={"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "relkit needs a C compiler" in done.stderr
+    assert "apt-get install gcc libc6-dev" in " ".join(done.stderr.split())
+    assert len(done.stderr.splitlines()) < 20, done.stderr

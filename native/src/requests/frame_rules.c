@@ -1,8 +1,13 @@
 #define _GNU_SOURCE
 #include "frame_rules.h"
 
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+
 #include "dwarf_expression.h"
 #include "dwarf_reader.h"
+#include "loader/loaded.h"
 
 enum { REMEMBERED = 4, MAX_INSTRUCTIONS = 4096, HEADER_TABLE = 0x3b, HEADER_COUNT = 0x03 };
 
@@ -33,9 +38,9 @@ struct information {
 };
 
 /* As <dlfcn.h> has it since glibc 2.35: takes no lock, in contrast to dl_iterate_phdr, and is
- * documented as async-signal-safe. Weak, so that the library loads where it is not there (musl, an
- * older glibc). The linker's --wrap brings the calls of libgcc's unwinder, which is linked into this
- * library and refers to it strongly, to the function below. */
+ * documented as async-signal-safe. Looked up by name, so that one library serves older glibc too.
+ * The linker's --wrap brings the calls of libgcc's unwinder, which is linked into this library, to
+ * the function below. */
 struct find_result {
     unsigned long long flags;
     void *low, *high;
@@ -44,16 +49,55 @@ struct find_result {
     unsigned long long reserved[8];
 };
 
-extern __typeof__(int(void *, struct find_result *)) __real__dl_find_object __attribute__((weak));
+typedef int (*find_function)(void *, struct find_result *);
+
+static _Atomic(uintptr_t) find_object;
+
+void rk_frames_prepare(void)
+{
+    atomic_store(&find_object, (uintptr_t)rk_dlsym(RTLD_DEFAULT, "_dl_find_object"));
+}
+
+struct place {
+    uintptr_t pc;
+    void *frames;
+};
+
+static int match_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    struct place *place = data;
+    bool is_inside = false;
+    void *frames = NULL;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        uintptr_t low = (uintptr_t)(info->dlpi_addr + part->p_vaddr);
+        if (part->p_type == PT_LOAD)
+            is_inside |= place->pc >= low && place->pc - low < part->p_memsz;
+        else if (part->p_type == PT_GNU_EH_FRAME)
+            frames = (void *)low;
+    }
+    if (is_inside)
+        place->frames = frames;
+    return is_inside;
+}
 
 int __wrap__dl_find_object(void *pc, struct find_result *object)
 {
-    return __real__dl_find_object != NULL ? __real__dl_find_object(pc, object) : -1;
+    uintptr_t function = atomic_load(&find_object);
+    if (function != 0)
+        return ((find_function)function)(pc, object);
+    /* Older glibc: for libgcc's unwinder alone, as it did it there, and never in a signal handler
+     * (rk_frames_can_be_found). Without it, an exception could not pass through our wrappers. */
+    struct place place = {.pc = (uintptr_t)pc};
+    dl_iterate_phdr(match_object, &place);
+    *object = (struct find_result){.frames = place.frames};
+    return place.frames != NULL ? 0 : -1;
 }
 
 bool rk_frames_can_be_found(void)
 {
-    return __real__dl_find_object != NULL;
+    return atomic_load(&find_object) != 0;
 }
 
 /* The address of the function's own information; 0 where there is none. */

@@ -27,6 +27,9 @@ enum rk_step {
 /* Turns the frame into its caller's. Async-signal-safe. */
 enum rk_step rk_frame_step(struct rk_checked_memory *memory, struct rk_frame *frame);
 
+/* Looks up what rk_frame_step needs; not async-signal-safe, so before any signal. */
+void rk_frames_prepare(void);
+
 /* Whether rk_frame_step can find anything in this process. */
 bool rk_frames_can_be_found(void);
 

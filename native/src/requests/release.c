@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "relkit/plain_stat.h"
+
 /* A full mesh needs a socket a peer and group; untouched pages of this table cost nothing. */
 enum { MAX_FD = 16384 };
 
@@ -18,7 +20,7 @@ void rk_release_note_socket(int fd)
 {
     int saved = errno;
     struct stat status;
-    if (fd >= 0 && fd < MAX_FD && fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode)) {
+    if (fd >= 0 && fd < MAX_FD && rk_fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode)) {
         atomic_store(&socket_inode[fd], (uint64_t)status.st_ino);
         int end = atomic_load(&noted_end);
         while (end < fd + 1 && !atomic_compare_exchange_weak(&noted_end, &end, fd + 1))
@@ -40,7 +42,7 @@ uint32_t rk_release_sockets(void)
     for (int fd = 0; fd < end; fd++) {
         uint64_t inode = atomic_load(&socket_inode[fd]);
         struct stat status;
-        if (inode == 0 || fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode) ||
+        if (inode == 0 || rk_fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode) ||
             (uint64_t)status.st_ino != inode)
             continue;
         /* Never the listener: gloo's accept would fail with an exception that nobody catches,

@@ -63,6 +63,7 @@ static _Unwind_Reason_Code stop(struct _Unwind_Context *context, void *unused)
 
 void rk_unwind_prepare(void)
 {
+    rk_frames_prepare();
     _Unwind_Backtrace(stop, NULL);
 }
 

@@ -1,4 +1,4 @@
-"""A data-parallel job that saves every step in memory, and none to disk.
+"""A data-parallel job that saves every step in memory; to disk as well where DISK_EVERY says.
 
     python replica_job.py FOLDER STEPS [STEP_S]
 
@@ -19,6 +19,8 @@ import torch.distributed as dist
 from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
 from tests.job_end import end_rank
 
+NODE = os.environ.get("RELKIT_NODE_NAME") or os.environ["SLURMD_NODENAME"]
+DISK_EVERY = int(os.environ.get("DISK_EVERY", "0"))
 STEP_S = float(sys.argv[3]) if len(sys.argv) > 3 else 0.1
 
 
@@ -40,9 +42,11 @@ def main() -> None:
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["torch"])
         begun = state["step"]
-    log = (folder / f"losses-{os.environ['RELKIT_NODE_NAME']}").open("a", encoding="utf-8")
+    log = (folder / f"losses-{NODE}").open("a", encoding="utf-8")
     is_over = torch.zeros(1)
     for step in range(begun + 1, steps + 1):
+        if DISK_EVERY:  # on disk is rank 0's random generator alone
+            torch.manual_seed(1_000_003 * rank + step)
         loss = model(torch.randn(8, 16)).square().mean()
         optimizer.zero_grad()
         loss.backward()
@@ -60,7 +64,9 @@ def main() -> None:
             "step": step,
             "torch": torch.get_rng_state(),
         }
-        checkpointer.save_checkpoint(step, state, storage_type=StorageType.MEMORY)
+        is_kept = DISK_EVERY and step % DISK_EVERY == 0
+        kind = StorageType.DISK if is_kept else StorageType.MEMORY
+        checkpointer.save_checkpoint(step, state, storage_type=kind)
         time.sleep(STEP_S)
         # All leave in the same turn.
         is_over.fill_((folder / "end").exists())

@@ -50,10 +50,11 @@ ALLOWED: Mapping[str, str] = {
     ),
     "commands.subcommands": (
         "ground commands.shared relkit.data relkit.hang.collect relkit.netcheck "
-        "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.stacks relkit.stacks.dump "
-        "relkit.straggler relkit.straggler.preflight relkit.straggler.present "
-        "relkit.straggler.score relkit.straggler.traces relkit.straggler.transport "
-        "relkit.timeline reports reports.drawing reports.straggler"
+        "relkit.netcheck.measure relkit.netcheck.measure.probes relkit.stacks "
+        "relkit.stacks.dump relkit.straggler relkit.straggler.preflight "
+        "relkit.straggler.present relkit.straggler.score relkit.straggler.traces "
+        "relkit.straggler.transport relkit.timeline reports reports.drawing "
+        "reports.straggler relkit.slurm"
     ),
     "entry": "ground relkit.flash_checkpoint.protection relkit.hook",
     "relkit.accounting": "ground",
@@ -158,6 +159,7 @@ ALLOWED: Mapping[str, str] = {
     ),
     "relkit.nccl_ras": "ground relkit.hook",
     "relkit.linkcheck": "ground",
+    "relkit.slurm": "ground",
     "relkit.net": "ground",
     "relkit.netcheck.measure": (
         "ground relkit.fleet relkit.net relkit.netcheck relkit.netcheck.measure.probes "

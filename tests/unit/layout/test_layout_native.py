@@ -15,7 +15,7 @@ NATIVE = Path(__file__).resolve().parents[3] / "native"
 # Folder -> the folders that it may use, from the lowest upwards.
 ALLOWED: dict[str, set[str]] = {
     "include": set(),
-    "merge": set(),
+    "merge": {"include"},
     "run_times": set(),
     "slots": set(),
     "src/table": {"include"},

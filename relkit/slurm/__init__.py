@@ -1,0 +1,1 @@
+"""Jobs for Slurm: the script that sbatch gets."""
