@@ -26,7 +26,7 @@ class Committed:
         iteration: its number, as Megatron counts.
         samples: consumed by then; scheduler_steps: the schedule's count of samples.
         flops: floating-point operations so far.
-        scalers: states of the loss scalers, one for each optimizer in the chain (None: it has none).
+        scalers: states of the loss scalers, by optimizer in the chain (None: it has none).
         streams: as Megatron's `get_rng_state` has them.
     """
 

@@ -78,7 +78,9 @@ def _require(module: ModuleType, name: str, arguments: Sequence[str], version: s
     if name == "train" or not arguments:
         missing = [argument for argument in arguments if argument not in taken]
     else:
-        missing = [a for a, b in zip(arguments, taken + ("",) * len(arguments)) if a != b]
+        by_place = (*taken, *arguments)[: len(arguments)]
+        missing = [a for a, b in zip(arguments, by_place, strict=True) if a != b]
+        missing += arguments[len(taken) :]
     if missing:
         raise DoesNotFit(
             f"{name} of megatron-core {version} takes {', '.join(taken)}, where {missing[0]} was"

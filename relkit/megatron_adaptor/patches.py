@@ -122,6 +122,4 @@ def _end_of_step(
 ) -> Any:  # noqa: ANN401
     if memory_saves.due(training.get_args(), iteration):
         memory_saves.save(iteration, model, optimizer, opt_param_scheduler, flops)
-    return inner(
-        model, optimizer, opt_param_scheduler, iteration, flops, *arguments, **options
-    )
+    return inner(model, optimizer, opt_param_scheduler, iteration, flops, *arguments, **options)

@@ -10,8 +10,7 @@ import torch.distributed as dist
 
 from relkit.errors import RelkitError
 from relkit.megatron_adaptor.fit import say
-from relkit.ttp.environment import enabled, worker_environment
-from relkit.ttp.own_saves import saved_since_the_start
+from relkit.ttp.environment import enabled, saved_since_the_start, worker_environment
 
 # As of a run that goes on, not of one that begins from another's weights.
 _AS_RESUMED = {

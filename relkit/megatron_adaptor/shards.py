@@ -38,9 +38,7 @@ class _Bucket:
 def _buckets(optimizer: Any) -> Iterator[_Bucket]:  # noqa: ANN401
     for number, by_type in enumerate(optimizer.gbuf_ranges):
         for types, of_buckets in by_type.items():
-            for ranges, bucket in zip(
-                of_buckets, optimizer.buffers[number].buckets, strict=True
-            ):
+            for ranges, bucket in zip(of_buckets, optimizer.buffers[number].buckets, strict=True):
                 yield _Bucket(number, types, ranges["param_map"], bucket)
 
 
@@ -58,7 +56,8 @@ def _shard(optimizer: Any, part: _Bucket, shards: int) -> Tensor:  # noqa: ANN40
 def gathered(optimizer: Any, request: SaveRequest, plan: GroupPlan) -> dict[Any, Any] | None:  # noqa: ANN401
     """The content of distrib_optim.pt, on the writer; all holders of the group must call it.
 
-    Its weights are the model's from then on: those of other ranks' shards may be of the step before.
+    Its weights are the model's from then on: what the model has of other ranks' shards may be of
+    the step before.
 
     Raises:
         NotFinite: on the writer, of what it would have to write.

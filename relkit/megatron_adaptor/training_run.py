@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -11,41 +11,24 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from relkit.checkpoint import iteration_folder
-from relkit.checkpoint.manifest import FileRecord
 from relkit.flash_checkpoint.megatron.native import Megatron
-from relkit.megatron_adaptor import committed, holders, shards
+from relkit.megatron_adaptor import committed, holders
+from relkit.megatron_adaptor.emergency_files import EmergencyFiles
 from relkit.megatron_adaptor.fit import DoesNotFit, say
 from relkit.ttp import fault_injector
 from relkit.ttp.environment import worker_environment
-from relkit.ttp.handlers import Handlers, SaveRequest
+from relkit.ttp.handlers import Handlers
 from relkit.ttp.replicas import ReplicaMap
-from relkit.ttp.replicated import refuse_not_finite
 from relkit.ttp.session import Session
 
 T = TypeVar("T")
-_FACTS = (
-    "tensor_model_parallel_size",
-    "pipeline_model_parallel_size",
-    "virtual_pipeline_model_parallel_size",
-    "expert_model_parallel_size",
-    "world_size",
-    "data_parallel_size",
-    "global_batch_size",
-    "seq_length",
-    "seed",
-    "use_distributed_optimizer",
-    "num_layers",
-    "hidden_size",
-    "num_attention_heads",
-)
 
 
 class TrainingRun:
     """One rank's.
 
     Args:
-        training: Megatron's module; args: its arguments.
+        training: Megatron's module.
         model, optimizer, scheduler: as its `train` gets them.
         group: who holds what this rank holds.
     """
@@ -58,18 +41,20 @@ class TrainingRun:
         scheduler: Any,  # noqa: ANN401
         group: ReplicaMap,
     ) -> None:
-        self._training, self._args = training, training.get_args()
-        self._megatron = Megatron()
-        self._model, self._optimizer, self._scheduler = model, optimizer, scheduler
+        args = training.get_args()
+        self._training, self._optimizer, self._scheduler = training, optimizer, scheduler
         self._update, self._step = optimizer.step_with_ready_grads, optimizer.step
-        self._distributed = holders.sharded(optimizer)
-        self._iteration, self._updated = int(self._args.iteration), False
+        self._iteration, self._updated = int(args.iteration), False
         self._pending: Callable[[], bool] | None = None
-        self._flops = float(getattr(self._args, "num_floating_point_operations_so_far", 0))
-        self._kept = self._now(self._iteration)
+        flops = float(getattr(args, "num_floating_point_operations_so_far", 0))
+        self._kept = self._now(self._iteration, flops)
         self._faults = fault_injector.from_environment()
+        files = EmergencyFiles(Megatron(), model, optimizer, scheduler, group.name)
         handlers = Handlers(
-            Path(self._args.save), self._save, self._roll_forward, facts=self._facts
+            Path(args.save),
+            lambda request: files.save(request, self._kept),
+            self._roll_forward,
+            facts=lambda: files.facts(self._kept),
         )
         rank, world_size = dist.get_rank(), dist.get_world_size()
         self._session = Session(
@@ -105,12 +90,14 @@ class TrainingRun:
         try:
             if reason:
                 raise DoesNotFit(reason)
-            maps = [holders.replica_map(everybody, rank) for rank in range(len(everybody))]
+            first = {each.group: rank for rank, each in reversed(list(enumerate(everybody)))}
+            maps = {name: holders.replica_map(everybody, rank) for name, rank in first.items()}
         except DoesNotFit as why:
             say(f"{why}; the last step of a job that fails is not saved")
             return None
-        _say_what_is_alone(maps)
-        return cls(training, model, optimizer, scheduler, maps[dist.get_rank()])
+        _say_what_is_alone(maps.values())
+        group = maps[everybody[dist.get_rank()].group]
+        return cls(training, model, optimizer, scheduler, group)
 
     def persist(self, train: Callable[[], T]) -> T:
         """Run the loop; after a fault this saves what it can, and does not return."""
@@ -129,7 +116,7 @@ class TrainingRun:
             iteration: steps done. It may have left some out (--iterations-to-skip).
         """
         if iteration > self._kept.iteration:
-            self._kept = self._now(iteration)
+            self._kept = self._now(iteration, self._kept.flops)
             self._session.state.end_update(iteration)
         self._iteration = iteration
         self._session.state.phase("forward")
@@ -171,36 +158,42 @@ class TrainingRun:
         assert self._pending is not None
         with self._no_barriers_of_timers():
             done = self._pending()
-        self._kept = self._now(step, updated=done)
+        self._kept = self._now(step, self._kept.flops, updated=done)
         return done
 
     def _roll_forward(self, step: int) -> None:
         with torch.no_grad(), self._syncs_held_back():
             self._updated_alone(step)
 
-    def _now(self, iteration: int, *, updated: bool | None = None) -> committed.Committed:
-        """What belongs to a step; before Megatron itself has counted it, if `updated` is given."""
-        args, samples, flops = self._args, 0, 0.0
+    def _now(
+        self, iteration: int, flops: float, *, updated: bool | None = None
+    ) -> committed.Committed:
+        """What belongs to a step; before Megatron itself has counted it, if `updated` is given.
+
+        Args:
+            flops: of the steps before.
+        """
+        args, samples = self._training.get_args(), 0
         if updated is not None:
             from megatron.core.num_microbatches_calculator import get_num_microbatches
 
             samples = get_num_microbatches() * args.micro_batch_size * args.data_parallel_size
             count = getattr(self._training, "num_floating_point_operations", None)
-            flops = 0.0 if count is None else float(count(args, samples))
-        self._flops += flops
+            flops += 0.0 if count is None else float(count(args, samples))
         return committed.taken(
             self._optimizer,
             iteration=iteration,
             samples=args.consumed_train_samples + samples,
             scheduler_steps=self._scheduler.num_steps + (samples if updated else 0),
-            flops=self._flops,
+            flops=flops,
         )
 
     @contextlib.contextmanager
     def _syncs_held_back(self) -> Iterator[list[Callable[[], None]]]:
         """Weights of the distributed optimizer are gathered once the step is committed."""
         held: list[Callable[[], None]] = []
-        chunks = () if self._distributed is None else tuple(self._distributed.model_chunks)
+        distributed = holders.sharded(self._optimizer)
+        chunks = () if distributed is None else tuple(distributed.model_chunks)
         for chunk in chunks:
             sync = chunk.start_param_sync
 
@@ -227,62 +220,6 @@ class TrainingRun:
             for config, value in zip(configs, before, strict=True):
                 config.barrier_with_L1_time = value
 
-    def _save(self, request: SaveRequest) -> list[FileRecord]:
-        self._faults.at("emergency_save", request.step)
-        mine = holders.place(self._args, self._megatron, self._optimizer).group
-        plan = next(group for group in request.plan.groups if group.group == mine)
-        sharded = None
-        if self._distributed is not None and request.rank in plan.ranks:
-            sharded = shards.gathered(self._distributed, request, plan)
-        if request.rank != plan.writer:
-            return []
-        committed.put_back(self._kept, self._args, self._optimizer, self._scheduler)
-        return self._written(request, sharded)
-
-    def _written(self, request: SaveRequest, sharded: Any | None) -> list[FileRecord]:  # noqa: ANN401
-        checkpointing, kept, args = self._megatron.checkpointing, self._kept, self._args
-        as_torch = {"ckpt_format": "torch", "use_dist_ckpt": False, "async_save": False}
-        with self._megatron.with_arguments(**as_torch):
-            state = checkpointing.generate_state_dict(
-                args,
-                _unwrapped(checkpointing, self._model),
-                self._optimizer,
-                self._scheduler,
-                [kept.streams],
-                iteration=kept.iteration,
-            )
-            state["num_floating_point_operations_so_far"] = kept.flops
-            for key, value in state.items():
-                if key.startswith("model") and isinstance(value, Mapping):
-                    refuse_not_finite(_tensors(value), key)
-            name = self._megatron.file_of_rank(request.step)
-            records = [
-                iteration_folder.write_file(
-                    request.folder, name, lambda out: torch.save(state, out)
-                )
-            ]
-        if sharded is not None:
-            name = f"{name.rpartition('/')[0]}/distrib_optim.pt"
-            records.append(
-                iteration_folder.write_file(
-                    request.folder, name, lambda out: torch.save(sharded, out)
-                )
-            )
-        return records
-
-    def _facts(self) -> Mapping[str, Any]:
-        facts = {name: getattr(self._args, name, None) for name in _FACTS}
-        return {**facts, "consumed_train_samples": self._kept.samples}
-
-
-def _tensors(state: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
-
-
-def _unwrapped(checkpointing: ModuleType, model: Any) -> Any:  # noqa: ANN401
-    unwrap = getattr(checkpointing, "unwrap_model", None)
-    return model if unwrap is None else unwrap(model)
-
 
 def _barrier() -> None:
     if dist.get_backend() == "nccl":
@@ -291,7 +228,7 @@ def _barrier() -> None:
         dist.barrier()
 
 
-def _say_what_is_alone(maps: list[ReplicaMap]) -> None:
+def _say_what_is_alone(maps: Iterable[ReplicaMap]) -> None:
     alone = sorted({m.name for m in maps if any(len(ranks) < 2 for ranks in m.holders)})
     if alone:
         more = "" if len(alone) == 1 else f", and {len(alone) - 1} more"

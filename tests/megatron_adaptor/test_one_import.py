@@ -69,7 +69,8 @@ def run(start: Start, tmp_path: Path, case: Case, name: str, **environ: str) -> 
     done = start(
         "launch", "--nproc-per-node", str(case.ranks), "--max-restarts", "1", "--no-warm-standby",
         "--timeline-path", tmp_path / f"{name}-t", JOB, "--adaptor", adaptor, "--save",
-        tmp_path / name, "--train-iters", str(STEPS), *case.options.split(), program=TRUE_TORCH, **environ,
+        tmp_path / name, "--train-iters", str(STEPS), *case.options.split(),
+        program=TRUE_TORCH, **environ,
     ).wait(220)  # fmt: skip
     losses = dict(re.findall(r"^(iteration \d+ rank \d+) loss (\S+)", done.out, re.M))
     weights = dict(re.findall(r"^rank (\d+) weights (\S+)", done.out, re.M))
@@ -93,11 +94,14 @@ def test_a_killed_job_goes_on_to_the_bits_of_one_without_the_import(
     assert killed.code == 0, killed.err
     assert re.search(r"step [34] was saved", killed.err), killed.err
     assert "goes on from what it has saved" in killed.err
-    assert killed.losses == plain.losses
+    assert killed.losses.items() <= plain.losses.items()
     assert killed.weights == plain.weights
     # Nothing but the emergency save wrote, and Megatron's own reader has read it.
     (saved,) = iteration_folder.iterations(tmp_path / "killed")
-    assert saved in (step - 1, step)
+    assert saved == (step if phase == "update" else step - 1)
+    # What was killed in the update has not printed that step's loss; it was not made again.
+    missing = {int(line.split()[1]) for line in plain.losses.keys() - killed.losses.keys()}
+    assert missing == ({step} if phase == "update" else set())
 
 
 @pytest.mark.long
@@ -109,5 +113,5 @@ def test_steps_in_memory_change_no_bit_and_are_loaded(start: Start, tmp_path: Pa
     assert kept.code == 0, kept.err
     # The last save was under way when the rank was killed.
     assert re.search(r"step [345] from memory", kept.err), kept.err
-    assert kept.losses == plain.losses
+    assert kept.losses.items() <= plain.losses.items()
     assert kept.weights == plain.weights

@@ -19,7 +19,7 @@ from relkit.trainer.core.hooks import ReadyStep, StepHooks
 from relkit.trainer.core.mesh import build_mesh
 from relkit.trainer.core.progress import Progress
 from relkit.trainer.core.trainer import Trainer
-from relkit.ttp.environment import ControllerAccess, WorkerEnvironment
+from relkit.ttp.environment import ControllerAccess, WorkerEnvironment, saved_since_the_start
 from relkit.ttp.fault_injector import Death, FaultInjector, from_environment, parse, to_environment
 from relkit.ttp.link import Endpoint
 from relkit.ttp.rank_state import RankState, TrainingInterrupted

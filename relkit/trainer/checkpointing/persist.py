@@ -31,9 +31,8 @@ from relkit.trainer.core.progress import Progress
 from relkit.trainer.core.trainer import Trainer
 from relkit.trainer.megatron import names as names
 from relkit.ttp import fault_injector
-from relkit.ttp.environment import WorkerEnvironment
+from relkit.ttp.environment import WorkerEnvironment, saved_since_the_start
 from relkit.ttp.handlers import Handlers, SaveRequest
-from relkit.ttp.own_saves import saved_since_the_start
 from relkit.ttp.rank_state import RankState
 from relkit.ttp.replicas import ReplicaMap, bytes_per_parameter, replica_map
 from relkit.ttp.session import Session

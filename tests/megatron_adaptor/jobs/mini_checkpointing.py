@@ -5,7 +5,6 @@ Its signatures and files (--ckpt-format torch) are Megatron-LM's; the code is no
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -116,6 +115,7 @@ def save_checkpoint(
     dist.barrier()
 
 
+@torch.no_grad()
 def load_checkpoint(
     ddp_model: Sequence[Any],
     optimizer: Any,  # noqa: ANN401
@@ -136,7 +136,7 @@ def load_checkpoint(
     optimizer.load_state_dict(state["optimizer"])
     if ARGS.use_distributed_optimizer:
         with with_steps():
-            optimizer.load_parameter_state(os.path.join(os.path.dirname(name), "distrib_optim.pt"))
+            optimizer.load_parameter_state(str(Path(name).with_name("distrib_optim.pt")))
         for part in optimizer.chained_optimizers:
             for held in part.optimizer.state.values():
                 held["step"] = held["step"].clone()
@@ -145,5 +145,3 @@ def load_checkpoint(
     restore(state["rng_state"][0])
     dist.barrier()
     return state["iteration"], state["num_floating_point_operations_so_far"]
-
-

@@ -19,7 +19,11 @@ import torch
 import torch.distributed as dist
 
 from tests.megatron_adaptor.jobs import mini_checkpointing
-from tests.megatron_adaptor.jobs.mini_checkpointing import get_args, load_checkpoint, save_checkpoint
+from tests.megatron_adaptor.jobs.mini_checkpointing import (
+    get_args,
+    load_checkpoint,
+    save_checkpoint,
+)
 from tests.trainer import megatron_core
 
 SEQUENCE, VOCABULARY = 16, 64
@@ -39,7 +43,7 @@ def install() -> None:
 
 def num_floating_point_operations(args: Namespace, batch_size: int) -> float:
     """As Megatron's; any number that grows."""
-    return 6.0 * args.hidden_size * batch_size
+    return 6.0 * float(args.hidden_size) * batch_size
 
 
 def initialize(args: Namespace) -> None:
@@ -113,10 +117,11 @@ def setup_model_and_optimizer(
         use_distributed_optimizer=args.use_distributed_optimizer, hysteresis=1,
     )  # fmt: skip
     optimizer = get_megatron_optimizer(config, model)
+    samples = args.global_batch_size
     scheduler = OptimizerParamScheduler(
-        optimizer, init_lr=0.0, max_lr=1e-2, min_lr=1e-4, lr_warmup_steps=2 * args.global_batch_size,
-        lr_decay_steps=50 * args.global_batch_size, lr_decay_style="cosine", start_wd=0.01,
-        end_wd=0.01, wd_incr_steps=50 * args.global_batch_size, wd_incr_style="constant",
+        optimizer, init_lr=0.0, max_lr=1e-2, min_lr=1e-4, lr_warmup_steps=2 * samples,
+        lr_decay_steps=50 * samples, lr_decay_style="cosine", start_wd=0.01, end_wd=0.01,
+        wd_incr_steps=50 * samples, wd_incr_style="constant",
     )  # fmt: skip
     args.iteration, args.num_floating_point_operations_so_far = 0, 0
     if args.load is not None:
@@ -127,7 +132,7 @@ def setup_model_and_optimizer(
 
 
 def _batches(args: Namespace) -> Iterator[torch.Tensor]:
-    """Micro-batches of this rank from where training stands; each sample follows from its number."""
+    """This rank's micro-batches from where training stands; a sample follows from its number."""
     from megatron.core import parallel_state
 
     place, size = parallel_state.get_data_parallel_rank(), args.micro_batch_size
@@ -220,7 +225,8 @@ def train(
     model[0].train()
     config.grad_scale_func = optimizer.scale_loss
     config.finalize_model_grads_func = finalize_model_grads
-    iteration, flops = args.iteration, args.num_floating_point_operations_so_far
+    iteration: int = args.iteration
+    flops: float = args.num_floating_point_operations_so_far
     while iteration < args.train_iters:
         args.curr_iteration = iteration
         loss = train_step(

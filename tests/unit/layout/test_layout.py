@@ -134,6 +134,10 @@ ALLOWED: Mapping[str, str] = {
         "relkit.straggler.present relkit.straggler.score relkit.straggler.transport"
     ),
     "relkit.launch.warm_standby": "ground relkit.launch.job relkit.post_mortem",
+    "relkit.megatron_adaptor": (
+        "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.megatron "
+        "relkit.flash_checkpoint.slots relkit.hook relkit.ttp"
+    ),
     "relkit.nccl_ras": "ground relkit.hook",
     "relkit.linkcheck": "ground",
     "relkit.net": "ground",
@@ -193,7 +197,13 @@ ALLOWED: Mapping[str, str] = {
 }
 
 # torch is slow to start: only what runs inside a job, or in a child made for it, imports it.
-TORCH_ROOMS = ("relkit.flash_checkpoint", "relkit.launch", "relkit.trainer", "relkit.ttp")
+TORCH_ROOMS = (
+    "relkit.flash_checkpoint",
+    "relkit.launch",
+    "relkit.megatron_adaptor",
+    "relkit.trainer",
+    "relkit.ttp",
+)
 TORCH_FILES = (
     "relkit/linkcheck/peer_copies.py",
     "relkit/checkpoint/torch_file.py",
