@@ -77,6 +77,11 @@ def _model(args: Namespace) -> list[Any]:
     from megatron.core.models.gpt.gpt_model import GPTModel
     from megatron.core.transformer.module import Float16Module
 
+    if args.num_experts:
+        from megatron.core.transformer.moe import moe_utils
+
+        # Without Transformer Engine, the router of 0.16.1 asks for a name that it lacks.
+        moe_utils.te_general_gemm = getattr(moe_utils, "te_general_gemm", None)
     config = megatron_core.configuration(args, hidden_dropout=0.1, attention_dropout=0.1)
     model: Any = GPTModel(
         config,
