@@ -32,6 +32,22 @@ class _Here(TorchFunctionMode):
         return function(*args, **named)
 
 
+class _Stream:
+    """A stream, or an event in one, where all is done when it is called."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def wait_stream(self, _: object) -> None:
+        """Done already."""
+
+    def wait_event(self, _: object) -> None:
+        """Done already."""
+
+    def synchronize(self) -> None:
+        """Done already."""
+
+
 def on_cpu() -> None:
     """Let 'cuda' mean the CPU for what megatron-core asks of it, from now on."""
     import megatron.core.tensor_parallel as tensor_parallel
@@ -47,6 +63,9 @@ def on_cpu() -> None:
     here.get_rng_state = lambda *_: torch.get_rng_state()
     here.set_rng_state = lambda state, *_: torch.set_rng_state(state)
     here.manual_seed = lambda seed: torch.manual_seed(seed)
+    here.Stream = here.Event = _Stream
+    here.stream = lambda _: contextlib.nullcontext()
+    here.current_stream = here.default_stream = lambda *_: _Stream()
     random._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
     random._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
     tensor: Any = torch.Tensor

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from relkit.checkpoint import iteration_folder
 from relkit.errors import UsageProblem
-from relkit.trainer.checkpointing.persist import Persist, RunLogger, _tracker_changed
+from relkit.trainer.checkpointing.persist import Persist, RunLogger
 from relkit.trainer.config.config import TrainerConfig
 from relkit.trainer.core.hooks import ReadyStep, StepHooks
 from relkit.trainer.core.mesh import build_mesh
 from relkit.trainer.core.progress import Progress
 from relkit.trainer.core.trainer import Trainer
-from relkit.ttp.environment import ControllerAccess, WorkerEnvironment
+from relkit.ttp.environment import ControllerAccess, WorkerEnvironment, saved_since_the_start
 from relkit.ttp.fault_injector import Death, FaultInjector, from_environment, parse, to_environment
 from relkit.ttp.link import Endpoint
 from relkit.ttp.rank_state import RankState, TrainingInterrupted
@@ -168,11 +168,11 @@ def test_a_job_knows_what_it_has_saved_from_what_was_there_before(
     tracker = save / iteration_folder.TRACKER
     for there_before in (False, True):
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
-        assert not _tracker_changed(notes, save)
+        assert not saved_since_the_start(notes, save)
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-        assert not _tracker_changed(notes, save), there_before
+        assert not saved_since_the_start(notes, save), there_before
         tracker.write_text("12" if there_before else "7")
-        assert _tracker_changed(notes, save), there_before
+        assert saved_since_the_start(notes, save), there_before
 
 
 def test_what_has_no_copy_is_said(tmp_path: Path) -> None:

@@ -70,6 +70,9 @@ def captured(folder: Path, checkpointing: ModuleType) -> Iterator[Captured]:
         stack.enter_context(
             _swapped(checkpointing, "get_checkpoint_tracker_filename", lambda _folder: os.devnull)
         )
+        # ... nor of a folder that is gone by the time anybody looks.
+        if hasattr(checkpointing, "print_rank_0"):
+            stack.enter_context(_swapped(checkpointing, "print_rank_0", lambda *_: None))
         wandb = getattr(checkpointing, "wandb_utils", None)
         if wandb is not None:
             stack.enter_context(

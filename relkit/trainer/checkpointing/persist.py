@@ -31,7 +31,7 @@ from relkit.trainer.core.progress import Progress
 from relkit.trainer.core.trainer import Trainer
 from relkit.trainer.megatron import names as names
 from relkit.ttp import fault_injector
-from relkit.ttp.environment import WorkerEnvironment
+from relkit.ttp.environment import WorkerEnvironment, saved_since_the_start
 from relkit.ttp.handlers import Handlers, SaveRequest
 from relkit.ttp.rank_state import RankState
 from relkit.ttp.replicas import ReplicaMap, bytes_per_parameter, replica_map
@@ -107,7 +107,7 @@ class Persist:
     def saved_before(self) -> bool:
         """Whether this job has saved something before it was started again; all ranks must ask."""
         notes, folder = self._environment.marks, Path(self.config.training.save)
-        return any(on_all_ranks(self.mesh, lambda: _tracker_changed(notes, folder)))
+        return any(on_all_ranks(self.mesh, lambda: saved_since_the_start(notes, folder)))
 
     def run(self, trainer: Trainer, train: Callable[[], None]) -> None:
         """Run the loop; after a fault this saves what it can, and does not return."""
@@ -302,28 +302,3 @@ def _hosts(mesh: Mesh) -> dict[int, str]:
         hosts = [""] * mesh.world.size
         dist.all_gather_object(hosts, mine, group=mesh.world.process_group)
     return dict(zip(mesh.world.ranks, hosts, strict=True))
-
-
-def _tracker_changed(notes: Path, folder: Path) -> bool:
-    """Whether a checkpoint was written to `folder` since the job's first attempt began.
-
-    Args:
-        notes: a folder of the launcher, which lives as long as the job does on this node.
-    """
-    tracker = folder / iteration_folder.TRACKER
-    try:
-        status = tracker.stat()
-        now = f"{status.st_ino} {status.st_mtime_ns} {tracker.read_text(encoding='utf-8')}"
-    except OSError:
-        now = ""
-    note = notes / "tracker-at-the-start"
-    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
-        # All local ranks write the same; nobody changes the tracker before all have.
-        pending = notes / f"{note.name}.{os.getpid()}"
-        pending.write_text(now, encoding="utf-8")
-        pending.replace(note)
-        return False
-    try:
-        return bool(now) and note.read_text(encoding="utf-8") != now
-    except OSError:
-        return bool(now)

@@ -156,6 +156,9 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint "
         "relkit.flash_checkpoint.on_disk relkit.flash_checkpoint.slots relkit.hook "
         "relkit.straggler.present relkit.straggler.transport"
+    "relkit.megatron_adaptor": (
+        "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.megatron "
+        "relkit.flash_checkpoint.slots relkit.hook relkit.ttp"
     ),
     "relkit.nccl_ras": "ground relkit.hook",
     "relkit.linkcheck": "ground",
@@ -225,7 +228,13 @@ ALLOWED: Mapping[str, str] = {
 }
 
 # torch is slow to start: only what runs inside a job, or in a child made for it, imports it.
-TORCH_ROOMS = ("relkit.flash_checkpoint", "relkit.launch", "relkit.trainer", "relkit.ttp")
+TORCH_ROOMS = (
+    "relkit.flash_checkpoint",
+    "relkit.launch",
+    "relkit.megatron_adaptor",
+    "relkit.trainer",
+    "relkit.ttp",
+)
 TORCH_FILES = (
     "relkit/linkcheck/peer_copies.py",
     "relkit/checkpoint/torch_file.py",
