@@ -36,7 +36,7 @@ ALLOWED: Mapping[str, str] = {
         "relkit.flash_checkpoint.replicas "
         "relkit.launch relkit.launch.accounting relkit.launch.elastic "
         "relkit.launch.flash_checkpoint relkit.launch.hang relkit.launch.incidents "
-        "relkit.launch.job relkit.launch.metrics relkit.launch.history"
+        "relkit.launch.job relkit.launch.metrics relkit.launch.history "
         "relkit.launch.netcheck relkit.launch.peers relkit.launch.recovery "
         "relkit.launch.replicas relkit.launch.spares relkit.launch.straggler "
         "relkit.launch.warm_standby relkit.linkcheck relkit.net relkit.netcheck.measure.probes "
@@ -156,6 +156,7 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.accounting relkit.checkpoint relkit.flash_checkpoint "
         "relkit.flash_checkpoint.on_disk relkit.flash_checkpoint.slots relkit.hook "
         "relkit.straggler.present relkit.straggler.transport"
+    ),
     "relkit.megatron_adaptor": (
         "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.megatron "
         "relkit.flash_checkpoint.slots relkit.hook relkit.ttp"
