@@ -19,8 +19,9 @@ from relkit.straggler.model import Subject
 # A rank stands out from there on: evidence as a share of what a verdict needs.
 _STANDS_OUT = 0.3
 _OTHER = "other causes"
-# Without a further step for so long, or for so many steps, the time of a step is not known.
-_STEP_HOLDS_S, _STEPS_HOLD = 30.0, 3.0
+# Without a further step for so long, or for so many steps, the time of a step is not known. It
+# comes with the history of the job, which a large job makes once in a minute or so.
+_STEP_HOLDS_S, _STEPS_HOLD = 120.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.metrics import job_samples, table
 from relkit.metrics.exposition import to_text
 from relkit.metrics.job_samples import Incidents, of_accounts, of_hang, of_stragglers, suspects
-from relkit.metrics.model import Sample, bounded
+from relkit.metrics.model import Kind, Sample, bounded
 from relkit.metrics.other_names import OTHER_NAMES
 from relkit.metrics.rank_samples import RankLook, bus_factor, of_ranks
 from relkit.straggler.history_types import RaisedVerdict, Standing
@@ -167,6 +167,14 @@ def test_a_network_check() -> None:
     assert seen["relkit_network_check_findings", "fail"] == 1
 
 
+def test_the_time_of_a_step_is_told_as_long_as_there_are_steps() -> None:
+    none = np.zeros(0, np.float32)
+    standing = Standing((), none, none, (), 0.5, 1e9)
+    assert values(list(of_stragglers(standing, 1e9 + 20)))["relkit_step_seconds",] == 0.5
+    assert list(of_stragglers(standing, 1e9 + 1000)) == []
+    assert list(of_stragglers(Standing((), none, none), 1e9)) == []
+
+
 def large_job(ranks: int) -> Callable[[], list[Sample]]:
     """Has the leader's samples in a bad hour: everybody is slow, hangs, and has many groups."""
     random = np.random.default_rng(1)
@@ -242,7 +250,7 @@ def test_every_metric_is_declared_once_and_named_as_prometheus_has_it() -> None:
     names = [metric.name for metric in table.METRICS]
     assert len(set(names)) == len(names)
     for metric in table.METRICS:
-        assert metric.name.endswith("_total") == (metric.kind is table.Kind.COUNTER), metric
+        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric
         assert metric.max_series > 1 or metric.labels in ((), ("version",))
         assert not metric.help.endswith(".")
 
