@@ -89,8 +89,8 @@ def test_a_job_is_recorded_merged_and_asked(tmp_path: Path) -> None:
             "select count(*) n from slice where category = 'step' group by track_id"
         )
     assert {"allreduce", "input wait", "gc"} <= names
-    # The rank whose input is slow comes last to the first reduction of each step; a busy machine may delay another now
-    # and then.
+    # The rank whose input is slow comes last to the first reduction of each step; on a busy machine
+    # another one does now and then.
     assert max(last, key=lambda row: row["n"])["last"] == 1
     waits = {(row["rank"][:6], row["what"]): row["dur"] for row in by_rank}
     assert waits["rank 1", "input wait"] > 3 * waits["rank 0", "input wait"]
