@@ -58,7 +58,7 @@ class HostSightings:
         rows["sent_ns"] = np.where(calls.sends, calls.start_ns, -1)[useful]
         rows["heard_ns"] = np.where(calls.hears, calls.end_ns, _NEVER)[useful]
         self._new.append(rows)
-        if sum(map(len, self._new)) > self._max_rows:
+        if sum(map(len, self._new)) > self._max_rows // 4:
             self._compact()
 
     def operations(self) -> list[SharedOperation]:
@@ -131,7 +131,7 @@ class Arrivals:
         rows["first_ns"] = rows["last_ns"] = calls.start_ns[useful] - offset_ns
         rows["second_ns"] = -1
         self._new.append(rows)
-        if sum(map(len, self._new)) > self._max_rows:
+        if sum(map(len, self._new)) > self._max_rows // 4:
             self._compact()
 
     @property
@@ -222,7 +222,7 @@ class Shortest:
         rows["key"], rows["count"], rows["size"] = key[useful], 1, size[useful]
         rows["label"], rows["took_ns"] = label[useful], took_ns[useful]
         self._new.append(rows)
-        if sum(map(len, self._new)) > self._max_rows:
+        if sum(map(len, self._new)) > self._max_rows // 4:
             self._compact()
 
     def by_label(self) -> Iterator[tuple[int, Ints]]:

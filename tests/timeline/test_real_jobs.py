@@ -61,7 +61,7 @@ def relkit(*arguments: str, code: int = 0) -> Any:  # noqa: ANN401
 
 def test_a_job_is_recorded_merged_and_asked(tmp_path: Path) -> None:
     folder, trace = tmp_path / "recorded", tmp_path / "trace.pftrace"
-    slow = ["--slow-rank", "1", "--slow-input-ms", "60", "--collect-every", "2"]
+    slow = ["--slow-rank", "1", "--slow-input-ms", "200", "--collect-every", "2"]
     with launched(2, *slow) as job:
         recorded = relkit("record", job, "--steps", "6", "-o", str(folder))
         now = relkit("record", job, "--now", "-o", str(tmp_path / "now"))
@@ -77,7 +77,7 @@ def test_a_job_is_recorded_merged_and_asked(tmp_path: Path) -> None:
         names = {row["name"] for row in processor.query("select distinct name from slice")}
         last = processor.query(
             "select extract_arg(arg_set_id, 'debug.last_rank') last, count(*) n from slice"
-            " where name = 'allreduce' and extract_arg(arg_set_id, 'debug.last_by_us') > 20000"
+            " where name = 'allreduce' and extract_arg(arg_set_id, 'debug.last_by_us') > 100000"
             " group by last"
         )
         by_rank = processor.query(
@@ -89,8 +89,9 @@ def test_a_job_is_recorded_merged_and_asked(tmp_path: Path) -> None:
             "select count(*) n from slice where category = 'step' group by track_id"
         )
     assert {"allreduce", "input wait", "gc"} <= names
-    # The rank whose input is slow comes last to the first reduction of each step.
-    assert [row["last"] for row in last] == [1]
+    # The rank whose input is slow comes last to the first reduction of each step; on a busy machine
+    # another one does now and then.
+    assert max(last, key=lambda row: row["n"])["last"] == 1
     waits = {(row["rank"][:6], row["what"]): row["dur"] for row in by_rank}
     assert waits["rank 1", "input wait"] > 3 * waits["rank 0", "input wait"]
     assert waits["rank 1", "gc"] > 1_000_000
