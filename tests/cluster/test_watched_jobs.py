@@ -25,7 +25,8 @@ def launched(
     folder.mkdir()
     # On a busy machine somebody is slow, and starts slowly, which is not what is looked at here.
     return start(
-        "launch", "--nproc-per-node", "2", "--straggler", "off", "--hang-timeout", str(hang_timeout_s),
+        "launch", "--nproc-per-node", "2", "--straggler", "off",
+        "--hang-timeout", str(hang_timeout_s),
         "--on-hang", "report",
         "--rdzv-id", job_id, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
         "--timeline-path", folder / "t", Path(watched_job.__file__), folder, *more,
