@@ -26,11 +26,13 @@ class Slurm:
     Args:
         folder: private to the test.
         hosts: where the daemons run.
+        named: each host has a name of its own, which all know; else they share this machine's.
     """
 
-    def __init__(self, folder: Path, hosts: Hosts) -> None:
+    def __init__(self, folder: Path, hosts: Hosts, *, named: bool = False) -> None:
         self.folder = folder
         self.hosts = hosts
+        self._named = named
         self._daemons: list[tuple[str, subprocess.Popen[bytes]]] = []
         for name in ("state", "bin"):
             (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -68,9 +70,9 @@ class Slurm:
     def _start_slurmd(self, name: str) -> None:
         # A name of its own, which all hosts know: torch tells its ranks to meet at that.
         named = f'hostname {name} && mount --bind {self.folder}/hosts /etc/hosts && exec "$@"'
-        inside = ("ip", "netns", "exec", self.hosts[name].namespace, "unshare", "--uts", "--mount")
-        slurmd = ("/usr/sbin/slurmd", "-D", "-N", name)
-        self._daemon(f"slurmd-{name}", *inside, "sh", "-c", named, "sh", *slurmd)
+        own = ("unshare", "--uts", "--mount", "sh", "-c", named, "sh") if self._named else ()
+        inside = ("ip", "netns", "exec", self.hosts[name].namespace, *own)
+        self._daemon(f"slurmd-{name}", *inside, "/usr/sbin/slurmd", "-D", "-N", name)
 
     def stop_slurmd(self, name: str) -> None:
         """This node's daemon is gone, its host stays."""
@@ -114,9 +116,10 @@ class Slurm:
         )
 
     def _configure(self) -> None:
-        folder = self.folder
+        folder, shared = self.folder, socket.gethostname()
         nodes = "\n".join(
-            f"NodeName={h.name} NodeHostname={h.name} NodeAddr={h.address} "
+            f"NodeName={h.name} NodeHostname={h.name if self._named else shared} "
+            f"NodeAddr={h.address} "
             "Port=6818 CPUs=1 State=UNKNOWN"
             for h in self.hosts.hosts
         )
@@ -220,9 +223,9 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=
 
 
 @contextlib.contextmanager
-def a_slurm(folder: Path, hosts: Hosts) -> Iterator[Slurm]:
+def a_slurm(folder: Path, hosts: Hosts, *, named: bool = False) -> Iterator[Slurm]:
     """A Slurm for the time of a with block."""
-    slurm = Slurm(folder, hosts)
+    slurm = Slurm(folder, hosts, named=named)
     try:
         yield slurm
     finally:

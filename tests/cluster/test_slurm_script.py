@@ -110,7 +110,10 @@ class Job:
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[Slurm]:
     """For one test, as some lose a node."""
-    with some_hosts(tmp_path, 3, sshd=False) as hosts, a_slurm(tmp_path / "slurm", hosts) as fleet:
+    with (
+        some_hosts(tmp_path, 3, sshd=False) as hosts,
+        a_slurm(tmp_path / "slurm", hosts, named=True) as fleet,
+    ):
         yield fleet
 
 
