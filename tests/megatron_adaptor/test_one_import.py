@@ -43,10 +43,8 @@ CASES = (
     Case("dp2-bf16", 2, "--type bfloat16"),
     Case("dp2-fp16", 2, "--type float16"),
     Case("tp2", 4, "--tp 2"),
-    Case("pp2", 4, "--pp 2"),
     Case("ep2", 4, "--ep 2"),
     Case("sharded", 4, SHARDED),
-    Case("sharded-bf16", 4, f"{SHARDED} --type bfloat16"),
     Case("sharded-odd", 6, f"{SHARDED} --global-batch-size 12"),
 )
 PHASES = ("forward", "barrier", "update")
