@@ -42,6 +42,11 @@ OWN: dict[str, Variable] = {
         "Where this site is served, for example `https://docs.example/relkit`. Reports then link "
         "each finding to its section. [Findings](../findings.md#from-a-report-to-this-page)",
     ),
+    "RELKIT_FLASH_EVERY": Variable(
+        "`1`",
+        "[In a Megatron program](../megatron-adaptor.md): each so many-th step is kept in memory; "
+        "`0`: none.",
+    ),
     "RELKIT_HOOK_CHILDREN": Variable(
         "",
         "`1` has what a rank forks or starts (loaders of its data) recorded like ranks. Without it "
