@@ -7,12 +7,12 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "relkit/plain_stat.h"
 #include "dump.h"
 #include "fold.h"
 #include "frames.h"
 #include "lines.h"
 #include "pack.h"
+#include "relkit/plain_stat.h"
 
 /* Tails save time only, so they may take this part of the budget. */
 enum { TAIL_SHARE = 4 };

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 
 import pytest
+from torch.distributed.elastic.rendezvous import RendezvousError
 
 from relkit.launch.spares.settings import SpareSettings
 from tests.unit.launch.spares.job_of_threads import LAST_CALL, Job, Node
@@ -24,10 +26,22 @@ def a_job() -> Iterator[Callable[..., Job]]:
 
     yield make
     for job in made:
-        # By somebody else: nodes may be in a rendezvous, in their threads. On a busy machine torch
-        # may give up, and says so in what it returns.
-        end = Node(job.server.port, "end", SpareSettings(), (1, 1))
-        eventually(end.handler.shutdown, "the rendezvous is closed", 100.0)
-        job.pool.shutdown(wait=True)
+        # Their heartbeats write the same state as who closes it, who on a busy machine may lose.
         for node in job.all:
             node.handler._stop_heartbeats()
+        # By somebody else: nodes may be in a rendezvous, in their threads.
+        end = Node(job.server.port, "end", SpareSettings(), (1, 1))
+        refused: list[str] = []
+
+        def is_closed(end: Node = end, refused: list[str] = refused) -> bool:
+            try:
+                end.handler._close()
+            except RendezvousError as error:
+                refused.append(repr(error))
+                return False
+            return True
+
+        eventually(is_closed, functools.partial(" ".join, refused), 100.0)
+        job.pool.shutdown(wait=True)
+        for node in job.all:
+            node.handler._stop_heartbeats()  # of meetings that have come about since
