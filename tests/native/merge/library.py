@@ -12,5 +12,13 @@ _WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wer
 
 def build(compiler: str, output: Path, *arguments: str) -> Path:
     """Compile the library's sources, and what `arguments` add to them, into `output`."""
-    flags = ("-std=c11", "-D_GNU_SOURCE", "-g", "-fvisibility=hidden", "-fPIC", f"-I{NATIVE}")
+    flags = (
+        "-std=c11",
+        "-D_GNU_SOURCE",
+        "-g",
+        "-fvisibility=hidden",
+        "-fPIC",
+        f"-I{NATIVE}",
+        f"-I{NATIVE / 'include'}",
+    )
     return compiled(compiler, output, SOURCES, *flags, *_WARNINGS, *arguments)
