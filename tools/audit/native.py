@@ -28,7 +28,8 @@ def build(folder: Path, *flags: str) -> Path:
     program = folder / _PROGRAM
     sources = [*(ROOT / "native/merge").glob("*.c"), ROOT / "native/fuzz/merge/fuzz_dump.c"]
     subprocess.run(
-        ["clang", "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-I", str(ROOT / "native"), "-I", str(ROOT / "native/include"),
+        ["clang", "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-I", str(ROOT / "native"),
+         "-I", str(ROOT / "native/include"),
          "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all",
          *flags, *map(str, sources), "-o", str(program)],
         timeout=300, check=True,
