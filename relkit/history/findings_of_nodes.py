@@ -101,11 +101,11 @@ def _ended_s(report: Mapping[str, Any]) -> float:
     meta = report.get("meta")
     meta = meta if isinstance(meta, dict) else {}
     started_s, duration_s = meta.get("started"), meta.get("duration_s")
-    if isinstance(started_s, int | float) and isinstance(duration_s, int | float):
+    for each in (started_s, duration_s):
         # Each by itself: a whole number may be too large for a sum with one that is none.
-        if 0.0 <= started_s < _MAX_TIME_S and 0.0 <= duration_s < _MAX_TIME_S:
-            return float(started_s + duration_s)
-    return time.time()
+        if not isinstance(each, int | float) or not 0.0 <= each < _MAX_TIME_S:
+            return time.time()
+    return float(started_s + duration_s)
 
 
 def _text(plain: Mapping[str, Any], name: str) -> str:
