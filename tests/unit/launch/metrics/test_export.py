@@ -8,7 +8,7 @@ import stat
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,30 @@ def test_clients_that_say_nothing_do_not_keep_the_next_one_out(
             eventually(is_served, "an answer")
         finally:
             for each in silent:
+                each.close()
+
+
+def test_clients_that_say_little_do_not_keep_the_next_one_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("relkit.launch.metrics.server.REQUEST_S", 0.2)
+    with served(b"relkit_info 1\n") as url:
+        port = int(url.split(":")[2].split("/")[0])
+        slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(MAX_REQUESTS)]
+        try:
+
+            def is_served() -> bool:
+                for each in slow:
+                    with suppress(OSError):
+                        each.sendall(b"x")
+                try:
+                    return get(url)[0] == 200
+                except OSError:
+                    return False
+
+            eventually(is_served, "an answer")
+        finally:
+            for each in slow:
                 each.close()
 
 
