@@ -100,12 +100,13 @@ def speaks_of_nodes(finding: Mapping[str, Any]) -> bool:
 def _ended_s(report: Mapping[str, Any]) -> float:
     meta = report.get("meta")
     meta = meta if isinstance(meta, dict) else {}
-    started_s, duration_s = meta.get("started"), meta.get("duration_s")
-    for each in (started_s, duration_s):
+    ended_s = 0.0
+    for each in (meta.get("started"), meta.get("duration_s")):
         # Each by itself: a whole number may be too large for a sum with one that is none.
         if not isinstance(each, int | float) or not 0.0 <= each < _MAX_TIME_S:
             return time.time()
-    return float(started_s + duration_s)
+        ended_s += each
+    return ended_s
 
 
 def _text(plain: Mapping[str, Any], name: str) -> str:

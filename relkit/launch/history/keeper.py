@@ -99,8 +99,16 @@ class HistoryKeeper:
             is_last = self._closing
             try:
                 self._look()
-            # What a disk, a hostile file or a full machine brings up in here is nothing to the job.
-            except (NoHistory, OSError, RuntimeError, MemoryError, ValueError) as error:
+            # What a disk, a hostile file, a full machine or a Python without SQLite brings up in
+            # here is nothing to the job.
+            except (
+                NoHistory,
+                OSError,
+                RuntimeError,
+                MemoryError,
+                ValueError,
+                ImportError,
+            ) as error:
                 self._give_up(error)
             if is_last:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from pathlib import Path
@@ -163,3 +164,15 @@ def test_a_launcher_without_a_journal_keeps_nothing(folder: Path, tmp_path: Path
     keeper = HistoryKeeper(tmp_path, print, lambda: folder)
     keeper.close()
     assert not folder.exists()
+
+
+def test_a_python_without_sqlite_keeps_none_and_says_so(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "relkit.history.database", None)
+    monkeypatch.delattr("relkit.history.database")
+    said: list[str] = []
+    keeper = begun(folder, tmp_path, said)
+    eventually(lambda: said, "a word")
+    keeper.close()
+    assert said[0].startswith("no history is kept of this job: ")
