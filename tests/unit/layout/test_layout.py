@@ -98,7 +98,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.hook": "ground relkit.accounting",
     "relkit.kubernetes": "ground relkit.launch",
     "relkit.job_page": (
-        "ground relkit.hang relkit.hang_picture relkit.history relkit.live_job "
+        "ground relkit.accounting relkit.hang relkit.hang_picture relkit.history relkit.live_job "
         "relkit.straggler.transport"
     ),
     "relkit.launch": (
