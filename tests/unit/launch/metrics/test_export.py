@@ -12,12 +12,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from relkit.commands.launch import launch
 from relkit.errors import UsageProblem
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.service import Stop
 from relkit.launch.metrics import exporter as exporter_module
+from relkit.launch.metrics import settings as settings_module
+from relkit.launch.metrics import textfile as textfile_module
 from relkit.launch.metrics.server import MAX_REQUESTS, MetricsServer
 from relkit.launch.metrics.service import MetricsService
 from relkit.launch.metrics.settings import (
@@ -168,20 +172,28 @@ def test_settings_that_mean_nothing(tmp_path: Path) -> None:
 
 def test_a_textfile_is_for_node_exporter_and_leaves_nothing(tmp_path: Path) -> None:
     left, others = tmp_path / "relkit-old-h-1.prom", tmp_path / "other.prom"
-    for path in (left, others):
+    of_site = tmp_path / "relkit-version.prom"
+    for path in (left, others, of_site):
         path.write_text("x 1\n")
         os.utime(path, (1, 1))
     file = TextFile(MetricsSettings(tmp_path, is_public=True), "job 7/x", "h")
     file.write(b"relkit_info 1\n")
     assert file.path.parent == tmp_path
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o644
-    assert {path.name for path in tmp_path.iterdir()} == {others.name, file.path.name}
+    assert set(tmp_path.iterdir()) == {others, of_site, file.path}
     file.remove()
     file.remove()
-    assert list(tmp_path.iterdir()) == [others]
+    assert set(tmp_path.iterdir()) == {others, of_site}
     private = TextFile(MetricsSettings(tmp_path), "j", "h")
     private.write(b"")
     assert stat.S_IMODE(private.path.stat().st_mode) == 0o600
+
+
+def test_a_launcher_is_not_taken_for_one_that_was_killed() -> None:
+    (option,) = (each for each in launch.params if each.name == "metrics_every")
+    assert isinstance(option.type, click.FloatRange)
+    assert option.type.max == settings_module.MOST_EVERY_S
+    assert textfile_module._LEFT_AFTER_S > settings_module.MOST_EVERY_S
 
 
 def run(
