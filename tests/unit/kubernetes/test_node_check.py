@@ -209,9 +209,9 @@ def test_a_gpu_is_in_use_by_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert node_check.gpu_in_use() == "gpu 2: 0 %, 60 of 80 GiB"
 
 
-def test_an_answer_that_is_cut_short_is_said(tmp_path: Path) -> None:
+def test_an_answer_that_is_no_http_is_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"
+        answer = b"of another protocol\r\n\r\n"
         thread = threading.Thread(target=_answer, args=(listener, answer), daemon=True)
         thread.start()
         lines: list[str] = []
