@@ -31,6 +31,10 @@ class NoHistory(RelkitError):
     )
 
 
+class HistoryBusy(NoHistory):
+    """Another process has written for so long that this one gave up; later it may do."""
+
+
 def history_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """The folder: below XDG_STATE_HOME, else /var/lib/relkit for root, else below ~.
 
