@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from relkit.launch.metrics.sources import Sources, ToldIncidents
 
 _KEPT = KeptOptions("told")
-_MIN_EVERY_S = 1.0
+# The most: relkit.launch.metrics.settings.MOST_EVERY_S, which is not loaded here.
+_EVERY_S = click.FloatRange(1.0, 300.0)
 _MIN_TIMEOUT_S = 1.0
 
 TOLD = (
@@ -48,7 +49,7 @@ TOLD = (
                  metavar="PATH",
                  help="The token of --metrics-port, in a file of mode 0600. RELKIT_METRICS_TOKEN "
                  "in the environment does as well."),
-    _KEPT.option("--metrics-every", type=click.FloatRange(min=_MIN_EVERY_S), metavar="SECONDS",
+    _KEPT.option("--metrics-every", type=_EVERY_S, metavar="SECONDS",
                  default=10.0, show_default=True, help="How often metrics are made."),
     _KEPT.option("--no-metrics", is_flag=True, help="Make no metrics."),
 )  # fmt: skip

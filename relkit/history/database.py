@@ -16,7 +16,7 @@ from typing import Any
 
 from relkit.files.private_file import is_private_folder, open_private
 from relkit.history.model import Event, Mention, What
-from relkit.history.place import NAME, NoHistory, prepared_folder
+from relkit.history.place import NAME, HistoryBusy, NoHistory, prepared_folder
 
 SCHEMA = 1
 MAX_BYTES = 64 << 20
@@ -177,7 +177,7 @@ def _use_log(database: sqlite3.Connection) -> None:
             database.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() >= end_s:
+            if not _is_locked(error) or time.monotonic() >= end_s:
                 raise
             time.sleep(_LOOK_S)
 
@@ -254,12 +254,18 @@ def _other_version(version: object) -> NoHistory:
     )
 
 
+def _is_locked(error: sqlite3.Error) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+
+
 @contextmanager
 def _told_apart(path: Path) -> Iterator[None]:
     """Errors of SQLite and of files, as what they mean to a user."""
     try:
         yield
     except sqlite3.Error as error:
+        if _is_locked(error):
+            raise HistoryBusy(f"{path}: {error}") from error
         step = None
         if not isinstance(error, sqlite3.OperationalError):
             step = f"It is damaged, or no history: move {path} away, and a new one is begun."

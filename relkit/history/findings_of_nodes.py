@@ -24,6 +24,8 @@ _DIED = "RK-HANG-002"
 _BAD = (Status.FAIL.value, Status.WARN.value)
 _WELL = (Status.OK.value, Status.SKIP.value)
 _SAVES = ("ttp", "flash")
+# Only in brackets a hyphen between numbers is a span: a host may be called ip-10-250-3-4.
+_BRACKETS = re.compile(r"\[([^\]]*)\]")
 _SPAN = re.compile(r"(\d{1,20})-(\d{1,20})")
 _MAX_FINDINGS = 64
 _MAX_TIME_S = 1e11
@@ -76,12 +78,13 @@ def _of_finding(base: Event, finding: Mapping[str, Any]) -> Event:
 
 def speaks_of_nodes(finding: Mapping[str, Any]) -> bool:
     """Whether a finding, as JSON, is evidence about the nodes it names."""
-    if finding.get("id") not in OF_NODES or finding.get("status") not in _BAD:
+    name, status = _text(finding, "id"), _text(finding, "status")
+    if name not in OF_NODES or status not in _BAD:
         return False
     # A job that went on by itself was slow at most.
-    if finding["status"] != Status.FAIL.value and finding["id"].startswith("RK-HANG-"):
+    if status != Status.FAIL.value and name.startswith("RK-HANG-"):
         return False
-    if finding["id"] == _DIED:
+    if name == _DIED:
         # An exit code of its own is the program's word; a signal's number is negative.
         evidence = finding.get("evidence")
         items = evidence if isinstance(evidence, list | tuple) else []
@@ -97,12 +100,13 @@ def speaks_of_nodes(finding: Mapping[str, Any]) -> bool:
 def _ended_s(report: Mapping[str, Any]) -> float:
     meta = report.get("meta")
     meta = meta if isinstance(meta, dict) else {}
-    started_s, duration_s = meta.get("started"), meta.get("duration_s")
-    if isinstance(started_s, int | float) and isinstance(duration_s, int | float):
-        ended_s = float(started_s + duration_s)
-        if 0.0 <= ended_s < _MAX_TIME_S:
-            return ended_s
-    return time.time()
+    ended_s = 0.0
+    for each in (meta.get("started"), meta.get("duration_s")):
+        # Each by itself: a whole number may be too large for a sum with one that is none.
+        if not isinstance(each, int | float) or not 0.0 <= each < _MAX_TIME_S:
+            return time.time()
+        ended_s += each
+    return ended_s
 
 
 def _text(plain: Mapping[str, Any], name: str) -> str:
@@ -115,11 +119,16 @@ def nodes_in(folded: str) -> tuple[str, ...]:
     # Only here: a job without an incident names no node.
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
-    spans = sum(int(end) - int(begin) for begin, end in _SPAN.findall(folded[:_MAX_FOLDED]))
-    if not folded or len(folded) > _MAX_FOLDED or spans > _MAX_NODES:
+    if not folded or len(folded) > _MAX_FOLDED or _spanned(folded) > _MAX_NODES:
         return ()
     try:
         nodes = NodeSet(folded, resolver=RESOLVER_NOGROUP)
     except (NodeSetException, ValueError):
         return tuple(folded.split(","))[:_MAX_NODES]
     return tuple(nodes) if len(nodes) <= _MAX_NODES else ()
+
+
+def _spanned(folded: str) -> int:
+    """How many numbers the spans of a folded list have; NodeSet keeps each by itself."""
+    spans = (span for inside in _BRACKETS.findall(folded) for span in _SPAN.findall(inside))
+    return sum(max(0, int(end) - int(begin)) for begin, end in spans)

@@ -15,8 +15,9 @@ _ROOTS = Path("/var/lib/relkit")
 _MOUNTS = Path("/proc/self/mountinfo")
 # SQLite's write-ahead log needs memory that all its users share: none on several hosts.
 _SHARED_TYPES = re.compile(
-    r"nfs\d?|cifs|smb\d?|smbfs|9p|afs|lustre|gpfs|beegfs|ceph|wekafs|panfs|pvfs2|orangefs|ocfs2"
-    r"|gfs2|fuse\.(sshfs|glusterfs|ceph|gcsfuse|s3fs|juicefs|lustre|beegfs|rclone)",
+    r"nfs\d?|autofs|cifs|smb\d?|smbfs|9p|afs|dvs|lustre|gpfs|beegfs|ceph|wekafs|panfs|pvfs2"
+    # Of those that are programs, the containers' own is on a local disk; the others are servers'.
+    r"|orangefs|ocfs2|gfs2|fuse\.(?!fuse-overlayfs$).*",
     re.IGNORECASE,
 )
 _ESCAPED = re.compile(r"\\([0-7]{3})")
@@ -28,6 +29,10 @@ class NoHistory(RelkitError):
     next_step = (
         "Jobs go on without it. Set XDG_STATE_HOME to a folder on a local disk, or --no-history."
     )
+
+
+class HistoryBusy(NoHistory):
+    """Another process has written for so long that this one gave up; later it may do."""
 
 
 def history_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -53,6 +58,8 @@ def prepared_folder(folder: Path) -> Path:
     Raises:
         NoHistory: it is on a file system of several hosts, cannot be made, or is not private.
     """
+    # A look at it first: what is mounted on demand is no mount before.
+    folder.exists()
     kind = type_of_mount(folder, _read_mounts())
     if _SHARED_TYPES.fullmatch(kind):
         raise NoHistory(f"{folder} is on {kind}, where SQLite's write-ahead log cannot be kept")

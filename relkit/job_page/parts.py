@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from relkit.accounting.report import rows_of
 from relkit.errors import RelkitError, UsageProblem
 from relkit.files.input_file import read_input
 from relkit.findings import Report
@@ -76,7 +77,7 @@ def parts_of(named: str, *, argv: tuple[str, ...] = ()) -> JobParts:
     job_id, begun_s = named, 0.0
     if folder is not None and folder.is_dir():
         job_id = _job_of(folder)
-        account = _account(job_id, argv, now_s) or _stored(folder / _RECOVERY, notes)
+        account = _account(job_id, argv, now_s) or _kept_account(folder / _RECOVERY, notes)
     else:
         account = status_report(named, argv=argv, started=now_s)
         timeline = str(account.facts["live"]["timeline"])
@@ -144,6 +145,23 @@ def _account(job_id: str, argv: tuple[str, ...], now_s: float) -> Report | None:
         return status_report(job_id, argv=argv, started=now_s) if job_id else None
     except RelkitError:
         return None
+
+
+def _kept_account(path: Path, notes: list[str]) -> Report | None:
+    """An account that was kept; None where what it says cannot be of one."""
+    report = _stored(path, notes)
+    if report is None:
+        return None
+    # What is of one moment is not kept: whoever writes it there has made it up.
+    facts = {name: fact for name, fact in report.facts.items() if name != "live"}
+    try:
+        if "recoveries" in facts:
+            rows_of(facts)
+        sum(dict(facts.get("restarts", {})).values())
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+        notes.append(f"{path.name}: it is damaged")
+        return None
+    return replace(report, facts=facts)
 
 
 def _stored(path: Path, notes: list[str]) -> Report | None:

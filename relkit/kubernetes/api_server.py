@@ -5,6 +5,7 @@ Three requests, so that a service account needs three rights at most: see node_o
 
 from __future__ import annotations
 
+import http.client
 import json
 import ssl
 import urllib.error
@@ -105,8 +106,9 @@ class ApiServer:
                 return parse_object(answer.read(_MAX_BYTES))
         except urllib.error.HTTPError as error:
             raise ApiRefused(f"{method} {path}: {error.code} {_reason(error)}") from error
-        except (OSError, ValueError) as error:
-            raise ApiRefused(f"{method} {path}: {error}") from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = str(error) or type(error).__name__
+            raise ApiRefused(f"{method} {path}: {reason}") from error
 
 
 def _path(node: str) -> str:
@@ -116,5 +118,5 @@ def _path(node: str) -> str:
 def _reason(error: urllib.error.HTTPError) -> str:
     try:
         return str(parse_object(error.read(_MAX_BYTES)).get("message", error.reason))[:300]
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return str(error.reason)

@@ -15,12 +15,14 @@ from relkit.kubernetes.api_server import ApiRefused, ApiServer
 from relkit.kubernetes.node_conditions import (
     FALSE,
     TRUE,
+    UNKNOWN,
     Condition,
     as_status,
     condition,
     wants_taint,
     with_taint,
 )
+from relkit.live_job.gpus import gpu_words, gpus_here
 from relkit.process.bounded_child import run_child
 from relkit.text.foreign_json import parse_object
 
@@ -28,6 +30,10 @@ _CHECK_S = 300.0
 Log = Callable[[str], None]
 # A command of relkit's -> its report; None where it gives none.
 Runner = Callable[[Sequence[str]], "dict[str, Any] | None"]
+# A GPU that somebody works with, in words; "" for none, or where nothing says so.
+InUse = Callable[[], str]
+# What a driver takes without any program; a program's context takes some hundred MiB alone.
+_IDLE_MIB = 400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +62,37 @@ def run_command(words: Sequence[str]) -> dict[str, Any] | None:
         return None
 
 
-def look(check: NodeCheck, run: Runner) -> list[Condition]:
-    """Run the checks once."""
+def gpu_in_use() -> str:
+    """See InUse. By its memory: the share of time in use is of a moment, and of our own check."""
+    used = (gpu for gpu in gpus_here() if (gpu.used_mib or 0.0) > _IDLE_MIB)
+    return next(map(gpu_words, used), "")
+
+
+def look(check: NodeCheck, run: Runner, in_use: InUse = gpu_in_use) -> list[Condition]:
+    """Run the checks once.
+
+    Args:
+        in_use: see InUse. Nothing is measured beside a job: it would take bandwidth and memory
+            from it, and its traffic would make good links look slow.
+    """
     # What doctor sees is mostly the pod's: it condemns no node.
     made = [condition("RelkitHostReady", run(["doctor"]), is_proof=False)]
     if check.with_links:
-        made.append(condition("RelkitLinksReady", run(["linkcheck"]), is_proof=True))
+        made.append(_links(run, in_use))
     return made
+
+
+def _links(run: Runner, in_use: InUse) -> Condition:
+    kind, report = "RelkitLinksReady", None
+    used = in_use()
+    if not used:
+        report = run(["linkcheck"])
+        # A job may have begun meanwhile.
+        used = in_use()
+    if used:
+        text = f"not measured beside a job: {used}"
+        return Condition(kind, UNKNOWN, "GpusInUse", text, is_proof=True)
+    return condition(kind, report, is_proof=True)
 
 
 class Watch:
@@ -71,13 +101,19 @@ class Watch:
     Args:
         check: what is asked for.
         server: gets the conditions; None: they are only printed.
-        log: writes one line to the terminal; run: see Runner.
+        log: writes one line to the terminal; run: see Runner; in_use: see InUse.
     """
 
     def __init__(
-        self, check: NodeCheck, server: ApiServer | None, log: Log, run: Runner = run_command
+        self,
+        check: NodeCheck,
+        server: ApiServer | None,
+        log: Log,
+        run: Runner = run_command,
+        in_use: InUse = gpu_in_use,
     ) -> None:
-        self._check, self._server, self._log, self._run = check, server, log, run
+        self._check, self._server, self._log = check, server, log
+        self._run, self._in_use = run, in_use
         self._since: dict[str, tuple[str, str]] = {}
         self._failed: frozenset[str] | None = None
         self._said: tuple[str, ...] = ()
@@ -91,7 +127,7 @@ class Watch:
         Returns:
             the exit code of this look alone.
         """
-        conditions = look(self._check, self._run)
+        conditions = look(self._check, self._run, self._in_use)
         written, since = as_status(conditions, self._since, now)
         lines = tuple(f"{c.kind}={c.status} ({c.reason}): {c.message}" for c in conditions)
         if lines != self._said:

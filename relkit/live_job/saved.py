@@ -49,7 +49,7 @@ def saved_of(job_id: str, now_s: float) -> tuple[Saved, ...]:
     except RelkitError:
         return ()
     newest = [_in_memory(facts), _in_replicas(facts["replicas"])]
-    newest.append(within(_DISK_S, lambda: _on_disk(job_id, now_s)))
+    newest.append(within(_DISK_S, lambda: _on_disk(job_id, now_s), job_id))
     return tuple(each for each in newest if each is not None)
 
 
@@ -103,12 +103,25 @@ def _step_of(named: OnDisk | None) -> int | None:
     return None if named is None else named.step
 
 
-def within(seconds: float, call: Callable[[], Saved | None]) -> Saved | None:
-    """What a call gives; None where it takes longer."""
+_STUCK: dict[str, threading.Thread] = {}
+
+
+def within(seconds: float, call: Callable[[], Saved | None], name: str) -> Saved | None:
+    """What a call gives; None where it takes longer.
+
+    Args:
+        name: of what is asked: no further call is made while one of this name has not returned, as
+            whoever looks again and again would have ever more threads.
+    """
+    earlier = _STUCK.get(name)
+    if earlier is not None and earlier.is_alive():
+        return None
     answers: list[Saved | None] = []
     thread = threading.Thread(target=lambda: answers.append(call()), daemon=True)
     thread.start()
     thread.join(seconds)
+    if thread.is_alive():
+        _STUCK[name] = thread
     return answers[0] if answers else None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from relkit.accounting.account import Account, account_of
 from relkit.accounting.records import Record, What
-from relkit.findings import Report
+from relkit.findings import Report, Status
 from relkit.metrics import table
 from relkit.metrics.model import Sample
 from relkit.straggler.history_types import Standing
@@ -137,7 +137,9 @@ def of_stragglers(standing: Standing, now_unix_s: float) -> Iterator[Sample]:
 
 def of_network_check(report: Report) -> Iterator[Sample]:
     """What the newest network check has found."""
-    yield table.NETCHECK_OK.of(report.exit_code == 0)
+    # Neither of both where it could not tell, or measured nothing.
+    if report.status in (Status.OK, Status.WARN, Status.FAIL):
+        yield table.NETCHECK_OK.of(report.status is not Status.FAIL)
     yield table.NETCHECK_AT.of(report.started + report.duration_s)
     counts: dict[str, int] = {}
     for finding in report.findings:

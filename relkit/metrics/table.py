@@ -248,7 +248,7 @@ ETTR = Metric(
 JOB_SECONDS = Metric("relkit_job_seconds", _G, "s", "Time since the launcher began", _JOURNAL)
 
 NETCHECK_OK = Metric(
-    "relkit_network_check_ok", _G, "", "1: the newest check has found nothing", _NETCHECK
+    "relkit_network_check_ok", _G, "", "1: the newest check found no fault; 0: one", _NETCHECK
 )
 NETCHECK_AT = Metric(
     "relkit_network_check_time_seconds", _G, "s", "When it was, Unix time", _NETCHECK

@@ -20,6 +20,9 @@ from relkit.process.interruptible_wait import wait_readable
 
 _REAP_S = 1.0
 _OUTPUT_LIMIT_BYTES = 64 << 20
+# Output is in memory, which is the job's: who prints without end is ended. Looked at so often, s.
+_FLOOD_BYTES = 256 << 20
+_LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +33,14 @@ class ChildResult:
         returncode: its exit status; negative = killed by that signal.
         stdout, stderr: what it printed, at most 64 MiB each.
         timed_out: it was killed at the deadline.
+        flooded: it was killed because it printed without end.
     """
 
     returncode: int
     stdout: bytes
     stderr: str
     timed_out: bool = False
+    flooded: bool = False
 
 
 def find_tool(name: str) -> str | None:
@@ -97,7 +102,7 @@ def run_child(
     environment: Mapping[str, str] | None = None,
     stdin: int = subprocess.DEVNULL,
 ) -> ChildResult:
-    """Run argv to its end or to the deadline.
+    """Run argv to its end, to the deadline, or until it has printed far too much.
 
     Output goes to memory files instead of pipes: a collector can then neither block on a full
     pipe nor die of a broken one while it holds the target.
@@ -121,7 +126,7 @@ def run_child(
     try:
         began = time.monotonic()
         process = None
-        timed_out = False
+        ended = False
         try:
             with signals_held():
                 process = subprocess.Popen(
@@ -133,14 +138,21 @@ def run_child(
                     pass_fds=tuple(keep),
                     start_new_session=True,
                 )
-            timed_out = not _wait(process, timeout_s - (time.monotonic() - began))
+            while not (ended := _wait(process, min(_LOOK_S, began + timeout_s - time.monotonic()))):
+                if time.monotonic() - began >= timeout_s or _is_flood(out) or _is_flood(err):
+                    break
         finally:
             if process is not None and process.returncode is None:
                 end_group(process, _REAP_S)
         code = process.returncode if process.returncode is not None else -signal.SIGKILL
+        flooded = not ended and (_is_flood(out) or _is_flood(err))
         stdout = os.pread(out, _OUTPUT_LIMIT_BYTES, 0)
         stderr = os.pread(err, _OUTPUT_LIMIT_BYTES, 0).decode("utf-8", "replace")
     finally:
         os.close(out)
         os.close(err)
-    return ChildResult(code, stdout, stderr, timed_out)
+    return ChildResult(code, stdout, stderr, not ended and not flooded, flooded)
+
+
+def _is_flood(output: int) -> bool:
+    return os.fstat(output).st_blocks * 512 > _FLOOD_BYTES

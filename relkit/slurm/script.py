@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from relkit.slurm.job import SlurmJob, check
@@ -29,7 +30,8 @@ say() { echo "relkit: $*" >&2; }
 is_running() { [ "$(timeout 30 squeue -h -j "$SLURM_JOB_ID" -o %T)" = RUNNING ]; }
 
 # Evidence of hangs, and how each launcher has ended: a folder that all nodes see.
-folder=${RELKIT_SLURM_FOLDER:-$PWD/relkit-$SLURM_JOB_ID}
+# One a job: how an earlier job has ended says nothing of this one.
+folder=${RELKIT_SLURM_FOLDER:-$PWD}/relkit-$SLURM_JOB_ID
 export RELKIT_ENDS=$folder/ends-${SLURM_RESTART_COUNT:-0}
 mkdir -p "$RELKIT_ENDS" || exit 1
 """
@@ -57,7 +59,9 @@ _STARTED = r"""step=$!
 forward
 """
 
-# The first node has the rendezvous: once it has ended, so has the job.
+# Where the first node has the rendezvous, the job ends with it. Elsewhere it may leave the job to a
+# spare, and nothing that a node writes says that the others have to end.
+_ELSEWHERE = re.compile(r"--(rdzv|master)[-_](endpoint|addr)\b")
 _LOST_NODES = r"""
 # srun waits for a lost node for ever: not longer than 30 s after the first one has ended.
 (
@@ -105,6 +109,7 @@ def render(job: SlurmJob) -> str:
     """
     check(job)
     requeue = _REQUEUE if job.max_requeues else ""
+    is_watched = bool(job.spares) and not any(map(_ELSEWHERE.match, job.launch))
     parts = [
         "#!/bin/bash",
         *(f"#SBATCH {line}" for line in _sbatch(job)),
@@ -118,11 +123,11 @@ def render(job: SlurmJob) -> str:
         'if [ "$told" ]; then exit 143; fi',
         *_step(job),
         _STARTED.rstrip(),
-        *([_LOST_NODES.rstrip()] if job.spares else []),
+        *([_LOST_NODES.rstrip()] if is_watched else []),
         _AFTER.rstrip(),
         *([requeue.rstrip()] if requeue else []),
         "fi",
-        *(['kill "$watch" 2>/dev/null'] if job.spares else []),
+        *(['kill "$watch" 2>/dev/null'] if is_watched else []),
         'exit "$code"',
     ]
     return "\n".join(parts) + "\n"

@@ -108,3 +108,28 @@ def test_nothing_to_show_says_what_to_name(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageProblem, match="holds nothing of a job"):
         parts_of(str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"recoveries": [{}], "start": {}},
+        {"restarts": {"crash": "3"}},
+        {"restarts": [1]},
+    ],
+)
+def test_a_damaged_account_is_said_and_the_rest_is_shown(
+    tmp_path: Path, facts: dict[str, object]
+) -> None:
+    check = Report("netcheck", (Finding("RK-NET-001", Status.FAIL, "a link is dead"),))
+    (tmp_path / "netcheck.json").write_text(as_json(check))
+    (tmp_path / "recovery.json").write_text(as_json(Report("recovery", (), facts)))
+    text = job_page.render(parts_of(str(tmp_path)))
+    assert "recovery.json: it is damaged" in text
+    assert "a link is dead" in text
+
+
+def test_what_is_of_one_moment_is_not_believed_of_a_kept_account(tmp_path: Path) -> None:
+    facts = {"live": {"health": "hung", "ranks": "x"}, "restarts": {}}
+    (tmp_path / "recovery.json").write_text(as_json(Report("recovery", (), facts)))
+    assert "The job hangs" not in job_page.render(parts_of(str(tmp_path)))

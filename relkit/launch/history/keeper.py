@@ -12,7 +12,7 @@ from typing import Any
 from relkit.accounting.records import Record, What
 from relkit.history.findings_of_nodes import events_of
 from relkit.history.model import Event
-from relkit.history.place import NoHistory, history_folder
+from relkit.history.place import HistoryBusy, NoHistory, history_folder
 from relkit.launch.history.kept_reports import KeptReports
 from relkit.launch.history.named_nodes import NamedBefore
 from relkit.launch.history.record_events import event_of
@@ -47,6 +47,8 @@ class HistoryKeeper:
         self._job = self._run = ""
         self._of_nodes = 0
         self._waiting: deque[Event] = deque(maxlen=_MAX_WAITING)
+        # Of the thread alone.
+        self._unwritten: list[Event] = []
         self._before = NamedBefore(log)
         self._wake = threading.Event()
         self._closing = self._is_off = False
@@ -99,8 +101,20 @@ class HistoryKeeper:
             is_last = self._closing
             try:
                 self._look()
-            # What a disk, a hostile file or a full machine brings up in here is nothing to the job.
-            except (NoHistory, OSError, RuntimeError, MemoryError, ValueError) as error:
+            except HistoryBusy as error:
+                # It is tried again: what waits is kept, as far as there is room.
+                if is_last:
+                    self._give_up(error)
+            # What a disk, a hostile file, a full machine or a Python without SQLite brings up in
+            # here is nothing to the job.
+            except (
+                NoHistory,
+                OSError,
+                RuntimeError,
+                MemoryError,
+                ValueError,
+                ImportError,
+            ) as error:
                 self._give_up(error)
             if is_last:
                 return
@@ -117,11 +131,12 @@ class HistoryKeeper:
         folder = self._place()
         for plain in self._reports.new():
             self._waiting.extend(self._events(plain))
-        events = []
         while self._waiting:
-            events.append(self._waiting.popleft())
-        if events:
-            database.write(folder, events)
+            self._unwritten.append(self._waiting.popleft())
+        del self._unwritten[:-_MAX_WAITING]
+        if self._unwritten:
+            database.write(folder, self._unwritten)
+            self._unwritten.clear()
         self._before.look(folder, is_last=self._closing)
 
     def _events(self, plain: Mapping[str, Any]) -> tuple[Event, ...]:

@@ -22,6 +22,8 @@ MAX_WAITING = 8
 # On top of a command's own deadline: until it is killed and reaped.
 _MARGIN_S = 2.0
 _MAX_WORDS = 300
+# Where its last line is looked for.
+_LAST_CHARACTERS = 4096
 
 
 class IncidentCommand:
@@ -95,14 +97,14 @@ class IncidentCommand:
                 environment=self._environment,
                 stdin=stdin,
             )
-        except (OSError, ValueError) as error:
-            # ValueError: a zero byte in a word.
-            self._say(f"cannot run {self._words[0]!r}: {getattr(error, 'strerror', error)}")
+        except Exception as error:  # noqa: BLE001 (a thread that ends here would hold up close())
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            self._say(f"cannot run {self._words[0]!r}: {reason}")
             return
         finally:
             if stdin >= 0:
                 os.close(stdin)
-        if done.timed_out or done.returncode != 0:
+        if done.timed_out or done.flooded or done.returncode != 0:
             self._say(_how_it_ended(self._words[0], done, timeout_s))
         else:
             self._log(f"--on-incident: {self._words[0]} was told of the {incident.kind}")
@@ -115,10 +117,12 @@ class IncidentCommand:
 
 
 def _how_it_ended(name: str, done: ChildResult, timeout_s: float) -> str:
-    last = (done.stderr.strip().splitlines() or [""])[-1][:_MAX_WORDS]
+    last = (done.stderr[-_LAST_CHARACTERS:].strip().splitlines() or [""])[-1][:_MAX_WORDS]
     last = f": {last}" if last else ""
     if done.timed_out:
         return f"{name} took longer than {timeout_s:.0f} s and was ended{last}"
+    if done.flooded:
+        return f"{name} printed without end and was ended{last}"
     if done.returncode < 0:
         return f"{name} was ended by signal {-done.returncode}{last}"
     return f"{name} ended with code {done.returncode}{last}"

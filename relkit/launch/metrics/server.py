@@ -5,7 +5,9 @@ from __future__ import annotations
 import hmac
 import socket
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -60,6 +62,8 @@ class _Server(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
         self.token, self.newest = endpoint.token, newest
         self._room = threading.BoundedSemaphore(MAX_REQUESTS)
+        # Those that are being answered, and until when they may take, s.
+        self._until_s: dict[object, float] = {}
         super().__init__((endpoint.host, endpoint.port), _Handler)
 
     def server_bind(self) -> None:
@@ -72,20 +76,32 @@ class _Server(ThreadingHTTPServer):
     def process_request(self, request: object, client_address: object) -> None:
         """In a thread of its own, where there is room; else the connection ends."""
         if not self._room.acquire(blocking=False):
+            self._end_slow()
             self.shutdown_request(request)  # type: ignore[arg-type]
             return
+        self._until_s[request] = time.monotonic() + REQUEST_S
         try:
             super().process_request(request, client_address)  # type: ignore[arg-type]
         except BaseException:
             # No thread could be started.
+            del self._until_s[request]
             self._room.release()
             raise
+
+    def _end_slow(self) -> None:
+        """A client that says a byte now and then would keep its place for ever."""
+        now_s = time.monotonic()
+        for request, until_s in tuple(self._until_s.items()):
+            if isinstance(request, socket.socket) and now_s >= until_s:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
 
     def process_request_thread(self, request: object, client_address: object) -> None:
         """See ThreadingMixIn."""
         try:
             super().process_request_thread(request, client_address)  # type: ignore[arg-type]
         finally:
+            self._until_s.pop(request, None)
             self._room.release()
 
     def handle_error(self, request: object, client_address: object) -> None:

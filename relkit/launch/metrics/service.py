@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.service import Service, Stop
 from relkit.launch.job.settings import Log
-from relkit.launch.metrics.settings import MetricsSettings
+from relkit.launch.metrics.settings import MOST_EVERY_S, MetricsSettings
 from relkit.launch.metrics.sources import Sources
 from relkit.log_lines import warning
 from relkit.process.interruptible_wait import is_set_within
@@ -17,7 +17,7 @@ from relkit.process.interruptible_wait import is_set_within
 if TYPE_CHECKING:
     from relkit.launch.metrics.exporter import Exporter
 
-# Making metrics takes no more than such a share of a core, however many ranks a node has.
+# Making metrics takes no more than such a share of a core, unless numbers would be too old then.
 _MAX_SHARE = 0.002
 # Whoever serves them over HTTP wants them soon.
 _SOON_S = 1.0
@@ -104,7 +104,7 @@ class MetricsService(Service):
                     raise
                 exporter.say_once(error)
             took_s = time.thread_time() - begin_s
-            wait_s = max(self._settings.every_s, took_s / _MAX_SHARE)
+            wait_s = min(max(self._settings.every_s, took_s / _MAX_SHARE), MOST_EVERY_S)
 
     def _say(self, error: BaseException) -> None:
         reason = (str(error).splitlines() or [""])[0][:200]

@@ -14,6 +14,8 @@ from relkit.files.private_file import read_private
 TOKEN = "RELKIT_METRICS_TOKEN"  # noqa: S105 (the name of a variable)
 MIN_TOKEN_CHARACTERS = 16
 EVERY_S = 10.0
+# Numbers that are older are taken for those of a launcher that was killed, by Prometheus too.
+MOST_EVERY_S = 300.0
 _MAX_TOKEN_BYTES = 4096
 _LOOPBACK = "127.0.0.1"
 _HOW = (

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import suppress
 
-from relkit.launch.metrics.settings import MetricsSettings
+from relkit.launch.metrics.settings import MOST_EVERY_S, MetricsSettings
 from relkit.output import write_atomic
 from relkit.text.job_id import safe_job_id
 
 _PREFIX, _SUFFIX = "relkit-", ".prom"
 # What a launcher that was killed has left is told as if it were of now.
-_LEFT_AFTER_S = 600.0
+_LEFT_AFTER_S = 2 * MOST_EVERY_S
+# A file that somebody else has called so has no number of a process.
+_OF_LAUNCHER = re.compile(r"-\d+\.prom\Z", re.ASCII)
 _PRIVATE, _PUBLIC = 0o600, 0o644
 
 
@@ -55,5 +58,6 @@ class TextFile:
             for path in self._folder.glob(f"{_PREFIX}*{_SUFFIX}"):
                 with suppress(OSError):
                     status = path.lstat()
-                    if status.st_uid == os.geteuid() and status.st_mtime < before_s:
+                    is_ours = _OF_LAUNCHER.search(path.name) and status.st_uid == os.geteuid()
+                    if is_ours and status.st_mtime < before_s:
                         path.unlink()

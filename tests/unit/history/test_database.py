@@ -221,6 +221,23 @@ def test_on_a_network_file_system_there_is_none(
     assert not (tmp_path / "relkit").exists()
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_shared"),
+    [("dvs", True), ("autofs", True), ("fuse.dfuse", True), ("fuse.s3fs", True), ("nfs4", True),
+     ("fuse.fuse-overlayfs", False), ("overlay", False), ("ext4", False), ("tmpfs", False)],
+)  # fmt: skip
+def test_which_file_systems_are_of_several_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_shared: bool
+) -> None:
+    mounts = f"1 1 0:1 / {tmp_path.resolve()} rw - {kind} x rw\n"
+    monkeypatch.setattr(place, "_read_mounts", lambda: mounts)
+    if is_shared:
+        with pytest.raises(NoHistory, match=f"is on {kind}"):
+            place.prepared_folder(tmp_path / "relkit")
+    else:
+        assert place.prepared_folder(tmp_path / "relkit").is_dir()
+
+
 def test_where_it_is() -> None:
     assert history_folder({"XDG_STATE_HOME": "/x"}) == Path("/x/relkit")
     usual = history_folder({"XDG_STATE_HOME": "relative"})

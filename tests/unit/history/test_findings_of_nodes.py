@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -94,3 +95,23 @@ def test_a_list_that_means_millions_is_none() -> None:
     assert nodes_in("n[1-99999999]") == ()
     assert nodes_in("@group") in ((), ("@group",))
     assert nodes_in("n[1-3],m7") == ("m7", "n1", "n2", "n3")
+
+
+def test_numbers_in_a_host_name_are_no_span() -> None:
+    names = tuple(f"ip-10-250-{number}-8" for number in range(10, 20))
+    assert set(nodes_in(",".join(names))) == set(names)
+
+
+def test_a_huge_span_is_not_made_whatever_stands_beside_it() -> None:
+    begin_s = time.process_time()
+    assert nodes_in("x99999999-1,b[0-20000000]") == ()
+    assert nodes_in("x[99999999-1],b[[0-20000000]") == ()
+    assert time.process_time() - begin_s < 1.0
+
+
+def test_a_report_of_somebody_elses_making_never_raises() -> None:
+    hostile: dict[str, Any] = {"id": [], "status": {}, "title": 1, "nodes": [], "evidence": 3}
+    meta = {"started": 10**400, "duration_s": 1e308}
+    (event,) = events_of({"schema": "relkit.hang/1", "findings": [hostile], "meta": meta})
+    assert not event.speaks_of_nodes
+    assert event.at_unix_s > 0.0

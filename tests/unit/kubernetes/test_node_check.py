@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,13 @@ import pytest
 
 from relkit.cli import run
 from relkit.errors import UsageProblem
+from relkit.kubernetes import node_check
 from relkit.kubernetes.api_server import ApiServer
 from relkit.kubernetes.node_check import NodeCheck, Watch
 from relkit.kubernetes.node_conditions import as_status, condition, parse_taint, with_taint
 from relkit.kubernetes.objects import objects
 from relkit.kubernetes.values import settle
+from relkit.live_job.gpus import Gpu
 from tests.unit.kubernetes.api_standin import ApiStandIn, serving
 from tests.unit.kubernetes.matrix import BARE
 
@@ -34,9 +38,16 @@ class Checks:
             "doctor": report("warn"),
             "linkcheck": report("ok"),
         }
+        self.ran: list[str] = []
+        # What is in use at each further question; nothing at the end.
+        self.used: list[str] = []
 
     def __call__(self, words: Sequence[str]) -> dict[str, Any] | None:
+        self.ran.append(words[0])
         return self.of[words[0]]
+
+    def in_use(self) -> str:
+        return self.used.pop(0) if self.used else ""
 
 
 @pytest.fixture
@@ -51,7 +62,7 @@ def watch_of(
 ) -> Watch:
     (folder / "token").write_text("of-the-pod\n", encoding="ascii")
     check = NodeCheck("node/1", True, TAINT if with_taint else None, None)
-    return Watch(check, ApiServer(address, folder), lines.append, checks)
+    return Watch(check, ApiServer(address, folder), lines.append, checks, checks.in_use)
 
 
 def used_rights(rules: list[dict[str, Any]]) -> set[tuple[str, str]]:
@@ -169,6 +180,52 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     watch = watch_of("http://127.0.0.1:9", Checks(), tmp_path, lines, with_taint=False)
     assert watch.look("2026-11-29T08:00:00Z") == 3
     assert "not published" in lines[-1]
+
+
+@pytest.mark.parametrize(("used", "runs"), [(["gpu 0: 97 %"], False), (["", "gpu 3: -"], True)])
+def test_links_are_not_measured_beside_a_job(
+    standin: tuple[ApiStandIn, str], tmp_path: Path, used: list[str], runs: bool
+) -> None:
+    server, address = standin
+    checks = Checks()
+    checks.of["linkcheck"], checks.used = report("fail"), list(used)
+    watch = watch_of(address, checks, tmp_path, [], with_taint=True)
+    assert watch.look("2026-11-29T08:00:00Z") == 3
+    assert ("linkcheck" in checks.ran) is runs
+    told = server.conditions["RelkitLinksReady"]
+    assert (told["status"], told["reason"]) == ("Unknown", "GpusInUse")
+    assert used[-1] in told["message"]
+    assert not server.node["spec"].get("taints")
+    # Once it is idle, the check says what it finds.
+    watch.look("2026-11-29T08:10:00Z")
+    assert server.conditions["RelkitLinksReady"]["status"] == "False"
+
+
+def test_a_gpu_is_in_use_by_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = [Gpu(0, 0.0, 4.0, 81920.0), Gpu(1, None, None, None)]
+    monkeypatch.setattr(node_check, "gpus_here", lambda: gpus)
+    assert node_check.gpu_in_use() == ""
+    gpus.append(Gpu(2, 0.0, 61440.0, 81920.0))
+    assert node_check.gpu_in_use() == "gpu 2: 0 %, 60 of 80 GiB"
+
+
+def test_an_answer_that_is_no_http_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answer = b"of another protocol\r\n\r\n"
+        thread = threading.Thread(target=_answer, args=(listener, answer), daemon=True)
+        thread.start()
+        lines: list[str] = []
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        assert watch_of(address, Checks(), tmp_path, lines, with_taint=False).look("now") == 3
+        assert "not published" in lines[-1]
+        thread.join(20)
+
+
+def _answer(listener: socket.socket, answer: bytes) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(1 << 16)
+        connection.sendall(answer)
 
 
 @pytest.mark.parametrize("found_text", [{}, {"status": "fail"}, {"status": 3, "findings": 4}])

@@ -96,9 +96,9 @@ ALLOWED: Mapping[str, str] = {
     "relkit.hang_picture": "ground relkit.flight_recorder relkit.hang relkit.hook relkit.stacks",
     "relkit.history": "ground",
     "relkit.hook": "ground relkit.accounting",
-    "relkit.kubernetes": "ground relkit.launch",
+    "relkit.kubernetes": "ground relkit.launch relkit.live_job",
     "relkit.job_page": (
-        "ground relkit.hang relkit.hang_picture relkit.history relkit.live_job "
+        "ground relkit.accounting relkit.hang relkit.hang_picture relkit.history relkit.live_job "
         "relkit.straggler.transport"
     ),
     "relkit.launch": (

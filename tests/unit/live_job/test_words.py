@@ -21,6 +21,7 @@ from relkit.findings import Report
 from relkit.live_job import report
 from relkit.live_job.gpus import Gpu, gpu_words, parse_gpus
 from relkit.live_job.saved import Saved, age_words, saved_words, within
+from tests.waiting import eventually
 
 ROW: dict[str, Any] = {
     "job_id": "a[bold]job", "state": "running", "health": "hung", "nodes": [0, 1], "of_nodes": 4,
@@ -91,14 +92,19 @@ def test_checkpoints_in_words_and_a_disk_that_does_not_answer() -> None:
         "memory 7 (1 s), disk 5 (5 m)"
     )
     assert saved_words([]) == "-"
-    stuck = threading.Event()
+    stuck, called = threading.Event(), []
 
     def never() -> Saved | None:
+        called.append(1)
         stuck.wait()
         return None
 
-    assert within(0.05, never) is None
+    # Who looks again and again makes no further thread.
+    assert [within(0.05, never, "j") for _ in range(3)] == [None] * 3
+    assert len(called) == 1
+    assert within(20.0, lambda: Saved("disk", 5, 1.0), "other") is not None
     stuck.set()
+    eventually(lambda: within(20.0, lambda: Saved("disk", 5, 1.0), "j"), "the end of the first")
 
 
 def test_a_finding_is_of_this_run_or_none(tmp_path: Path) -> None:

@@ -164,6 +164,11 @@ def test_a_network_check() -> None:
     bad = Finding("RK-NET-001", Status.FAIL, "link a - b is dead")
     seen = values(list(job_samples.of_network_check(Report("netcheck", (bad,)))))
     assert seen["relkit_network_check_ok",] == 0.0
+    for status in (Status.UNKNOWN, Status.SKIP):
+        none = Report("netcheck", (Finding("RK-NET-000", status, "not measured"),))
+        unknown = values(list(job_samples.of_network_check(none)))
+        assert ("relkit_network_check_ok",) not in unknown
+        assert ("relkit_network_check_time_seconds",) in unknown
     assert seen["relkit_network_check_findings", "fail"] == 1
 
 

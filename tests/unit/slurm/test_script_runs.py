@@ -98,7 +98,8 @@ def started(tmp_path: Path) -> Iterator[list[Job]]:
 
 def start(
     started: list[Job], folder: Path, words: str, *, state: str = "RUNNING", restarts: int = 0,
-    max_requeues: int = 10, spares: int = 0, grace: str = "30",
+    max_requeues: int = 10, spares: int = 0, grace: str = "30", job_id: str = "7",
+    launch: tuple[str, ...] = (), shared: Path | None = None,
 ) -> Job:  # fmt: skip
     tools = {
         "srun": _SRUN, "scancel": _SCANCEL, "squeue": _SQUEUE, "scontrol": _SCONTROL,
@@ -110,15 +111,17 @@ def start(
         (folder / "bin" / name).chmod(0o700)
     (folder / "words").write_text(words + "\n")
     (folder / "state").write_text(state + "\n")
-    job = SlurmJob(("train.py",), nodes=len(words.split()) - spares, spares=spares)
+    nodes = len(words.split()) - spares
+    job = SlurmJob(("train.py",), nodes=nodes, spares=spares, launch=launch)
     text = render(replace(job, max_requeues=max_requeues)).replace("sleep 30", f"sleep {grace}")
     (folder / "job.sh").write_text(text)
     process = subprocess.Popen(
         ["bash", folder / "job.sh"],
         env={
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PLACE": str(folder),
-            "SLURM_JOB_ID": "7", "SLURM_NNODES": str(job.nodes + spares),
+            "SLURM_JOB_ID": job_id, "SLURM_NNODES": str(job.nodes + spares),
             "SLURM_RESTART_COUNT": str(restarts),
+            **({"RELKIT_SLURM_FOLDER": str(shared)} if shared is not None else {}),
         },
         stderr=subprocess.PIPE, text=True, cwd=folder,
     )  # fmt: skip
@@ -223,3 +226,28 @@ def test_srun_is_not_waited_for_where_a_lost_node_keeps_it(
     for pid in (tmp_path / "tasks").read_text().split():
         with contextlib.suppress(ProcessLookupError):
             os.killpg(int(pid), signal.SIGKILL)
+
+
+def test_how_an_earlier_job_has_ended_says_nothing_of_this_one(
+    tmp_path: Path, started: list[Job]
+) -> None:
+    for name in ("first", "second", "shared"):
+        (tmp_path / name).mkdir()
+    shared = tmp_path / "shared"
+    first = start(started, tmp_path / "first", "75 75", job_id="6", shared=shared)
+    assert first.end()[0] == 75
+    second = start(started, tmp_path / "second", "0", job_id="7", shared=shared)
+    assert (second.end()[0], second.called) == (0, [])
+
+
+def test_a_first_node_that_leaves_is_no_end_where_the_rendezvous_is_elsewhere(
+    tmp_path: Path, started: list[Job]
+) -> None:
+    launch = ("--rdzv-endpoint=store:29400",)
+    job = start(started, tmp_path, "5 save0 0", spares=1, grace="0.5", launch=launch)
+    job.await_up(1)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        job.process.wait(3)
+    assert job.process.poll() is None
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end()[0] == 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,8 @@ from relkit.findings import Finding, Report, Status
 from relkit.history import database
 from relkit.history.counting import Named
 from relkit.history.model import Event, What
+from relkit.history.place import NAME, NoHistory
+from relkit.launch.history import keeper as keeper_module
 from relkit.launch.history.keeper import HistoryKeeper
 from relkit.launch.history.named_nodes import NamedNodes
 from relkit.launch.history.service import HistoryService
@@ -163,3 +168,42 @@ def test_a_launcher_without_a_journal_keeps_nothing(folder: Path, tmp_path: Path
     keeper = HistoryKeeper(tmp_path, print, lambda: folder)
     keeper.close()
     assert not folder.exists()
+
+
+def test_a_history_that_another_process_holds_is_written_later(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    monkeypatch.setattr(keeper_module, "LOOK_S", 0.1)
+    database.write(folder, [Event(time.time(), What.NETCHECK)])
+    write, failed = database.write, []
+
+    def watched(*arguments: object) -> None:
+        try:
+            write(*arguments)  # type: ignore[arg-type]
+        except NoHistory:
+            failed.append(1)
+            raise
+
+    monkeypatch.setattr(database, "write", watched)
+    said: list[str] = []
+    with closing(sqlite3.connect(folder / NAME, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        keeper = begun(folder, tmp_path, said)
+        eventually(lambda: failed, "a write that fails")
+        other.execute("ROLLBACK")
+    keeper.close()
+    assert said == []
+    assert whats(folder) == [What.NETCHECK, What.START]
+
+
+def test_a_python_without_sqlite_keeps_none_and_says_so(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "relkit.history.database", None)
+    monkeypatch.delattr("relkit.history.database")
+    said: list[str] = []
+    keeper = begun(folder, tmp_path, said)
+    eventually(lambda: said, "a word")
+    keeper.close()
+    assert said[0].startswith("no history is kept of this job: ")

@@ -103,6 +103,25 @@ def test_one_that_takes_too_long_is_killed_with_what_it_started(tmp_path: Path) 
     command.close()
 
 
+def test_one_that_prints_without_end_does_not_take_the_jobs_memory(tmp_path: Path) -> None:
+    words = script(tmp_path, "import os\nwhile True: os.write(1, bytes(1 << 20))")
+    lines = told(words, incident())
+    assert lines == [f"--on-incident: {sys.executable} printed without end and was ended"]
+
+
+def test_a_report_that_is_no_json_holds_nobody_up(tmp_path: Path) -> None:
+    lines: list[str] = []
+    command = IncidentCommand(script(tmp_path, ""), lines.append)
+    began_s = time.monotonic()
+    command.tell(incident(odd=object()))
+    eventually(lambda: lines, "its end")
+    command.tell(incident())
+    command.close()
+    assert time.monotonic() - began_s < 20.0
+    assert "cannot run" in lines[0]
+    assert "was told" in lines[1]
+
+
 def test_nobody_waits_and_what_waits_is_bounded(tmp_path: Path) -> None:
     words = script(
         tmp_path, f"import time\nopen('{tmp_path}/ran', 'a').write('x')\ntime.sleep(600)"

@@ -8,16 +8,20 @@ import stat
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from relkit.commands.launch import launch
 from relkit.errors import UsageProblem
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.service import Stop
 from relkit.launch.metrics import exporter as exporter_module
+from relkit.launch.metrics import settings as settings_module
+from relkit.launch.metrics import textfile as textfile_module
 from relkit.launch.metrics.server import MAX_REQUESTS, MetricsServer
 from relkit.launch.metrics.service import MetricsService
 from relkit.launch.metrics.settings import (
@@ -93,6 +97,30 @@ def test_clients_that_say_nothing_do_not_keep_the_next_one_out(
                 each.close()
 
 
+def test_clients_that_say_little_do_not_keep_the_next_one_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("relkit.launch.metrics.server.REQUEST_S", 0.2)
+    with served(b"relkit_info 1\n") as url:
+        port = int(url.split(":")[2].split("/")[0])
+        slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(MAX_REQUESTS)]
+        try:
+
+            def is_served() -> bool:
+                for each in slow:
+                    with suppress(OSError):
+                        each.sendall(b"x")
+                try:
+                    return get(url)[0] == 200
+                except OSError:
+                    return False
+
+            eventually(is_served, "an answer")
+        finally:
+            for each in slow:
+                each.close()
+
+
 @pytest.mark.parametrize(
     ("text", "host", "port"),
     [("9401", "127.0.0.1", 9401), ("127.0.0.2:0", "127.0.0.2", 0), ("[::1]:9401", "::1", 9401)],
@@ -144,20 +172,28 @@ def test_settings_that_mean_nothing(tmp_path: Path) -> None:
 
 def test_a_textfile_is_for_node_exporter_and_leaves_nothing(tmp_path: Path) -> None:
     left, others = tmp_path / "relkit-old-h-1.prom", tmp_path / "other.prom"
-    for path in (left, others):
+    of_site = tmp_path / "relkit-version.prom"
+    for path in (left, others, of_site):
         path.write_text("x 1\n")
         os.utime(path, (1, 1))
     file = TextFile(MetricsSettings(tmp_path, is_public=True), "job 7/x", "h")
     file.write(b"relkit_info 1\n")
     assert file.path.parent == tmp_path
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o644
-    assert {path.name for path in tmp_path.iterdir()} == {others.name, file.path.name}
+    assert set(tmp_path.iterdir()) == {others, of_site, file.path}
     file.remove()
     file.remove()
-    assert list(tmp_path.iterdir()) == [others]
+    assert set(tmp_path.iterdir()) == {others, of_site}
     private = TextFile(MetricsSettings(tmp_path), "j", "h")
     private.write(b"")
     assert stat.S_IMODE(private.path.stat().st_mode) == 0o600
+
+
+def test_a_launcher_is_not_taken_for_one_that_was_killed() -> None:
+    (option,) = (each for each in launch.params if each.name == "metrics_every")
+    assert isinstance(option.type, click.FloatRange)
+    assert option.type.max == settings_module.MOST_EVERY_S
+    assert textfile_module._LEFT_AFTER_S > settings_module.MOST_EVERY_S
 
 
 def run(

@@ -9,7 +9,8 @@ say() { echo "relkit: $*" >&2; }
 is_running() { [ "$(timeout 30 squeue -h -j "$SLURM_JOB_ID" -o %T)" = RUNNING ]; }
 
 # Evidence of hangs, and how each launcher has ended: a folder that all nodes see.
-folder=${RELKIT_SLURM_FOLDER:-$PWD/relkit-$SLURM_JOB_ID}
+# One a job: how an earlier job has ended says nothing of this one.
+folder=${RELKIT_SLURM_FOLDER:-$PWD}/relkit-$SLURM_JOB_ID
 export RELKIT_ENDS=$folder/ends-${SLURM_RESTART_COUNT:-0}
 mkdir -p "$RELKIT_ENDS" || exit 1
 max_requeues=10
