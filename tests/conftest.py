@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Generator, Iterator
 
@@ -19,6 +20,7 @@ settings.register_profile("few", max_examples=15, derandomize=True, deadline=Non
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
+_TESTS = itertools.count()
 _SETTINGS = "_hypothesis_internal_use_settings"
 
 
@@ -64,8 +66,9 @@ def plain_environment(
         if name.startswith(("RELKIT_", "XPU_TIMER_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("NO_COLOR", "1")
-    # One for all tests of a process: those that look into a history have their own.
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+    # What other tests' jobs have left in a history would be told of this one's.
+    state = tmp_path_factory.getbasetemp() / f"state{next(_TESTS)}"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
 

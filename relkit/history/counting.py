@@ -34,8 +34,11 @@ class Named:
 
     @property
     def is_often(self) -> bool:
-        """So often that it is worth a line, where the mentions are of the last OFTEN_DAYS."""
-        return self.times >= OFTEN_TIMES
+        """So often that it is worth a line, where the mentions are of the last OFTEN_DAYS.
+
+        A job of one node names that one whatever has happened: that says little of the node.
+        """
+        return self.times - self.alone >= OFTEN_TIMES
 
     @property
     def sentence(self) -> str:

@@ -70,4 +70,6 @@ def test_a_job_of_one_node_says_so() -> None:
     (named,) = count_named(alone)
     assert "all in jobs of this node alone" in named.sentence
     mixed = [*alone, Mention("n1", 0.0, "other", "RK-NET-001")]
-    assert "; 3 in jobs of this node alone" in count_named(mixed)[0].sentence
+    (named,) = count_named(mixed)
+    assert "; 3 in jobs of this node alone" in named.sentence
+    assert not named.is_often

@@ -76,6 +76,13 @@ class Job:
         _, said = self.process.communicate(timeout=60 * PATIENCE)
         return self.process.returncode, said
 
+    def kill_tasks(self) -> None:
+        """End the stand-ins for launchers, which hear no other signal."""
+        tasks = self.folder / "tasks"
+        for pid in tasks.read_text().split() if tasks.exists() else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(int(pid), signal.SIGKILL)
+
     def await_up(self, *nodes: int) -> None:
         end = time.monotonic() + 60 * PATIENCE
         while not all((self.folder / f"up-{node}").exists() for node in nodes):
@@ -92,6 +99,7 @@ def started(tmp_path: Path) -> Iterator[list[Job]]:
         if job.process.poll() is None:
             job.process.kill()
             job.process.wait()
+        job.kill_tasks()
         if job.process.stderr:
             job.process.stderr.close()
 
@@ -223,9 +231,6 @@ def test_srun_is_not_waited_for_where_a_lost_node_keeps_it(
     # Node 1 never says that it has ended; half a minute is short here.
     job = start(started, tmp_path, "0 save0 0", spares=1, grace="0.5")
     assert job.process.wait(60 * PATIENCE) == 0
-    for pid in (tmp_path / "tasks").read_text().split():
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(int(pid), signal.SIGKILL)
 
 
 def test_how_an_earlier_job_has_ended_says_nothing_of_this_one(
