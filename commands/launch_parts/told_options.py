@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,17 +71,20 @@ _SETTINGS = "relkit.launch.metrics_settings"
 
 
 def _settings(ctx: click.Context) -> Callable[[Path], MetricsSettings] | None:
-    asked = _KEPT.of(ctx)
-    if asked["no_metrics"]:
-        return None
-    from relkit.launch.metrics.settings import take_settings
+    from relkit.launch.metrics.settings import TOKEN, take_settings
 
-    return take_settings(
-        asked["metrics_textfile"],
-        asked["metrics_port"],
-        asked["metrics_token_file"],
-        asked["metrics_every"],
-    )
+    asked = _KEPT.of(ctx)
+    settings = None
+    if not asked["no_metrics"]:
+        settings = take_settings(
+            asked["metrics_textfile"],
+            asked["metrics_port"],
+            asked["metrics_token_file"],
+            asked["metrics_every"],
+        )
+    # Also where nothing is served: neither workers nor the site's command are to have it.
+    os.environ.pop(TOKEN, None)
+    return settings
 
 
 def incident_service(

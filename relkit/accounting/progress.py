@@ -10,6 +10,8 @@ from relkit.accounting.records import Record, What
 
 # Names of HEALTH records.
 HUNG, GOES_ON = "hung", "goes on"
+# A job that begins no further step for so long, or for the time of so many steps, has no rate now.
+_RATE_HOLDS_S, _STEPS_HOLD = 120.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def progress_of(account: Account, records: Sequence[Record], state: str) -> Prog
         begun.world_size,
         None if last is None else last.number,
         None if last is None else last.unix_s,
-        _rate(steps) if health in ("ok", "suspect") else None,
+        _rate(steps, max(each.at_s for each in newest)) if health in ("ok", "suspect") else None,
         total,
         timeline,
     )
@@ -90,10 +92,15 @@ def _health(account: Account, newest: Sequence[Record], state: str) -> str:
     return "ok" if any(each.what in moves for each in newest) else "starting"
 
 
-def _rate(steps: Sequence[Record]) -> float | None:
-    """Of the newest two that were noted some time apart."""
+def _rate(steps: Sequence[Record], now_s: float) -> float | None:
+    """Of the newest two that were noted some time apart.
+
+    Args:
+        now_s: when the launcher has noted something last.
+    """
     for before in reversed(steps[:-1]):
         count, seconds = steps[-1].number - before.number, steps[-1].at_s - before.at_s
         if count > 0 and seconds > 0.0:
-            return count / seconds
+            holds_s = max(_RATE_HOLDS_S, _STEPS_HOLD * seconds / count)
+            return count / seconds if now_s - steps[-1].at_s < holds_s else None
     return None

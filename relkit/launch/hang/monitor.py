@@ -129,7 +129,9 @@ class Monitor:
     def judged_hung(self) -> bool | None:
         """The same where this node decides; None where another does, or nobody watches."""
         watch = self._watch
-        return watch.state.hung if watch is not None and watch.leads else None
+        if watch is None or not watch.leads or not self._thread.is_alive():
+            return None
+        return watch.state.hung
 
     @property
     def remote_failure(self) -> str:

@@ -27,6 +27,10 @@ def test_a_job_that_works_has_a_step_a_rate_and_an_end() -> None:
     # Of late it is slower.
     story.add(What.LAST_STEP, 4.0, number=21).add(What.ALIVE)
     assert seen(story).rate_per_s == pytest.approx(0.25)
+    # And then it makes none for minutes, though nobody calls that a hang yet.
+    story.add(What.ALIVE, 200.0)
+    stands = seen(story)
+    assert (stands.step, stands.rate_per_s, stands.eta_s) == (21, None, None)
 
 
 def test_health_is_of_the_newest_attempt_and_of_what_was_said_last() -> None:

@@ -90,11 +90,14 @@ def test_one_that_always_fails_stays_off_and_says_so(
     logged = [lines.get(timeout=WAIT_S) for _ in range(MAX_RESTARTS + 1)]
     assert all(line.endswith("it starts again") for line in logged[:-1])
     assert logged[-1].endswith("it stays off, so hangs are not detected any more")
+    monitor._thread.join(WAIT_S)
+    # Nobody looks: that is not "it does not hang".
+    assert monitor.judged_hung is None
     # The next attempt of the job is watched again.
     observer = FailingObserver(lambda _: None)
-    monitor._thread.join(WAIT_S)
     monitor.begin(attempt(observer))
     assert observer.looks.get(timeout=WAIT_S) == 1
+    assert monitor.judged_hung is False
 
 
 def test_the_end_waits_for_a_report_although_the_store_does_not_answer() -> None:

@@ -16,6 +16,7 @@ import click
 import pytest
 
 from relkit.commands.launch import launch
+from relkit.commands.launch_parts.told_options import check_told
 from relkit.errors import UsageProblem
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.service import Stop
@@ -168,6 +169,15 @@ def test_settings_that_mean_nothing(tmp_path: Path) -> None:
         take_settings(tmp_path / "none", None, None, 10.0)
     settings = take_settings(None, None, None, 10.0)(tmp_path)
     assert (settings.folder, settings.is_public) == (tmp_path, False)
+
+
+@pytest.mark.parametrize("options", [[], ["--no-metrics"], ["--metrics-port", "9401"]])
+def test_no_process_that_is_started_gets_the_token(
+    monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.setenv(TOKEN, SECRET)
+    check_told(launch.make_context("launch", [*options, "train.py"]))
+    assert TOKEN not in os.environ
 
 
 def test_a_textfile_is_for_node_exporter_and_leaves_nothing(tmp_path: Path) -> None:
