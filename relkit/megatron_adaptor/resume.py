@@ -9,17 +9,9 @@ from typing import Any
 import torch.distributed as dist
 
 from relkit.errors import RelkitError
+from relkit.flash_checkpoint.megatron.resumed import as_resumed
 from relkit.megatron_adaptor.fit import say
 from relkit.ttp.environment import enabled, saved_since_the_start, worker_environment
-
-# As of a run that goes on, not of one that begins from another's weights.
-_AS_RESUMED = {
-    "finetune": False,
-    "no_load_optim": None,
-    "no_load_rng": None,
-    "ckpt_step": None,
-    "pretrained_checkpoint": None,
-}
 
 
 def point_to_own_saves(args: Any) -> None:  # noqa: ANN401
@@ -39,7 +31,7 @@ def point_to_own_saves(args: Any) -> None:  # noqa: ANN401
         dist.all_gather_object(everybody, mine)
     if not any(everybody) or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
         return
-    changed = {"load": args.save} | _AS_RESUMED
+    changed = {"load": args.save} | as_resumed(args)
     if any(getattr(args, name, value) != value for name, value in changed.items()):
         say(f"this job was restarted, and goes on from what it has saved in {args.save}")
     for name, value in changed.items():
