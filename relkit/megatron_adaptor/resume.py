@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,8 @@ def point_to_own_saves(args: Any) -> None:  # noqa: ANN401
     if dist.is_initialized() and dist.get_world_size() > 1:
         everybody = [False] * dist.get_world_size()
         dist.all_gather_object(everybody, mine)
-    if not any(everybody) or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+    # Of all ranks: a node that has come in later knows neither of restarts nor of saves.
+    if not any(everybody):
         return
     changed = {"load": args.save} | as_resumed(args)
     if any(getattr(args, name, value) != value for name, value in changed.items()):
