@@ -20,7 +20,7 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """What the ranks before this one say; this one has seen no save."""
     said: list[bool] = []
 
-    def gather(everybody: list[Any], mine: bool) -> None:  # noqa: FBT001 (as torch's)
+    def gather(everybody: list[Any], mine: bool) -> None:
         everybody[:] = [*said, mine]
 
     monkeypatch.setattr(resume, "enabled", lambda: True)
