@@ -12,7 +12,7 @@ from typing import Any
 
 from relkit.errors import RelkitError
 from relkit.flash_checkpoint.megatron import StorageType, load_checkpoint, save_checkpoint
-from relkit.flash_checkpoint.slots import slot_folder
+from relkit.megatron_adaptor import everywhere
 from relkit.megatron_adaptor.fit import say
 from relkit.text.whole_number import whole_number
 
@@ -38,7 +38,7 @@ def wanted(args: Any) -> bool:  # noqa: ANN401
         and getattr(args, "ckpt_format", "torch") in _FORMATS
         and getattr(args, "non_persistent_ckpt_type", None) is None
         and not any(getattr(args, name, None) for name in _LEFT_TO_MEGATRON)
-        and slot_folder.of_launcher() is not None
+        and everywhere.memory()
     )
 
 

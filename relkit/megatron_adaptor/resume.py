@@ -9,8 +9,9 @@ import torch.distributed as dist
 
 from relkit.errors import RelkitError
 from relkit.flash_checkpoint.megatron.resumed import as_resumed
+from relkit.megatron_adaptor import everywhere
 from relkit.megatron_adaptor.fit import say
-from relkit.ttp.environment import enabled, saved_since_the_start, worker_environment
+from relkit.ttp.environment import saved_since_the_start, worker_environment
 
 
 def point_to_own_saves(args: Any) -> None:  # noqa: ANN401
@@ -18,7 +19,7 @@ def point_to_own_saves(args: Any) -> None:  # noqa: ANN401
 
     Every rank must call it, once, before anything is loaded.
     """
-    if not enabled() or not args.save:
+    if not everywhere.try_to_persist() or not args.save:
         return
     try:
         mine = saved_since_the_start(worker_environment().marks, Path(args.save))

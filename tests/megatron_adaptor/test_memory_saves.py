@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -58,5 +57,5 @@ def test_what_is_left_to_megatron(
     monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], *, kept: bool
 ) -> None:
     monkeypatch.delenv(memory_saves.EVERY, raising=False)
-    monkeypatch.setattr(memory_saves.slot_folder, "of_launcher", lambda: Path("/shm"))
+    monkeypatch.setattr(memory_saves.everywhere, "memory", lambda: True)
     assert memory_saves.wanted(Namespace(save="/ckpt", ckpt_format="torch", **changed)) is kept

@@ -23,7 +23,7 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     def gather(everybody: list[Any], mine: bool) -> None:
         everybody[:] = [*said, mine]
 
-    monkeypatch.setattr(resume, "enabled", lambda: True)
+    monkeypatch.setattr(resume.everywhere, "try_to_persist", lambda: True)
     monkeypatch.setattr(resume, "worker_environment", lambda: Namespace(marks=None))
     monkeypatch.setattr(resume, "saved_since_the_start", lambda *_: False)
     monkeypatch.setattr(resume.dist, "is_initialized", lambda: True)
