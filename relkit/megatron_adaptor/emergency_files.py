@@ -12,6 +12,7 @@ from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import FileRecord
 from relkit.flash_checkpoint.megatron.native import Megatron
 from relkit.megatron_adaptor import committed, holders, shards
+from relkit.megatron_adaptor.buffers import Buffers
 from relkit.ttp.handlers import SaveRequest
 from relkit.ttp.replicated import refuse_not_finite
 
@@ -38,6 +39,7 @@ class EmergencyFiles:
     Args:
         megatron: its functions and arguments.
         model, optimizer, scheduler: as its `train` gets them.
+        buffers: of the model.
         group: name of the replica map that this rank is in.
     """
 
@@ -47,9 +49,10 @@ class EmergencyFiles:
         model: Any,  # noqa: ANN401
         optimizer: Any,  # noqa: ANN401
         scheduler: Any,  # noqa: ANN401
+        buffers: Buffers,
         group: str,
     ) -> None:
-        self._megatron, self._model = megatron, model
+        self._megatron, self._model, self._buffers = megatron, model, buffers
         self._optimizer, self._scheduler, self._group = optimizer, scheduler, group
 
     def save(self, request: SaveRequest, kept: committed.Committed) -> list[FileRecord]:
@@ -65,7 +68,8 @@ class EmergencyFiles:
             sharded = shards.gathered(distributed, request, plan)
         if request.rank != plan.writer:
             return []
-        committed.put_back(kept, self._megatron.arguments, self._optimizer, self._scheduler)
+        args = self._megatron.arguments
+        committed.put_back(kept, args, self._buffers, self._optimizer, self._scheduler)
         return self._written(request, kept, sharded)
 
     def _written(

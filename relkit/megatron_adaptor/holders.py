@@ -29,6 +29,11 @@ _REFUSED = {
     "no_save_optim": "--no-save-optim",
     "no_save_rng": "--no-save-rng",
     "perform_rl_step": "--perform-rl-step",
+    # Weights change once more behind the optimizer's step.
+    "qk_clip": "--qk-clip",
+    "vision_pretraining": "--vision-pretraining",
+    # The loader's position is in a file of its own, which Megatron alone writes.
+    "dataloader_save": "--dataloader-save",
 }
 
 
@@ -66,6 +71,10 @@ def place(args: Any, megatron: Megatron, optimizer: Any) -> Place:  # noqa: ANN4
     for name, flag in _REFUSED.items():
         if getattr(args, name, False):
             raise DoesNotFit(f"try-to-persist does not go with {flag}")
+    if getattr(args, "fp8", None) and getattr(args, "fp8_recipe", "delayed") == "delayed":
+        raise DoesNotFit(
+            "try-to-persist does not go with --fp8-recipe delayed, whose scales move within a step"
+        )
     kinds = [type(part).__name__ for part in parts(optimizer)]
     for kind in kinds:
         if kind not in (*_PLAIN, _SHARDED):
@@ -78,6 +87,11 @@ def place(args: Any, megatron: Megatron, optimizer: Any) -> Place:  # noqa: ANN4
         raise DoesNotFit(
             "try-to-persist does not go with --use-distributed-optimizer where experts are spread"
             " over ranks (--expert-model-parallel-size); leave the former out"
+        )
+    if distributed.data_parallel_group_gloo is None:
+        raise DoesNotFit(
+            "try-to-persist does not go with --disable-gloo-process-groups, which Megatron loads"
+            " the shards of --ckpt-format torch with"
         )
     data_parallel = distributed.data_parallel_group
     return Place(group, dist.get_rank(data_parallel), dist.get_world_size(data_parallel))

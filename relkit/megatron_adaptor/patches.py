@@ -8,10 +8,9 @@ from types import ModuleType
 from typing import Any
 
 from relkit.hook.marks import mark_step
-from relkit.megatron_adaptor import memory_saves, resume
+from relkit.megatron_adaptor import everywhere, memory_saves, resume
 from relkit.megatron_adaptor.fit import REPLACED, DoesNotFit, fitting, say
 from relkit.megatron_adaptor.training_run import TrainingRun
-from relkit.ttp.environment import enabled
 
 _MARK = "_relkit_wraps"
 Function = Callable[..., Any]
@@ -63,6 +62,7 @@ def _around(training: ModuleType, inner: Function, wrapper: Function) -> Functio
 
 
 def _setup(training: ModuleType, inner: Function, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+    everywhere.agree()
     resume.point_to_own_saves(training.get_args())
     return inner(*arguments, **options)
 
@@ -89,7 +89,7 @@ def _train(
         )
 
     args = training.get_args()
-    if not enabled() or not args.save:
+    if not everywhere.try_to_persist() or not args.save:
         return train()
     run = TrainingRun.begun(training, model, optimizer, opt_param_scheduler)
     if run is None:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
 from relkit.errors import RelkitError
+from relkit.flash_checkpoint.megatron.resumed import as_resumed
+from relkit.megatron_adaptor import everywhere
 from relkit.megatron_adaptor.fit import say
-from relkit.ttp.environment import enabled, saved_since_the_start, worker_environment
-
-# As of a run that goes on, not of one that begins from another's weights.
-_AS_RESUMED = {
-    "finetune": False,
-    "no_load_optim": None,
-    "no_load_rng": None,
-    "ckpt_step": None,
-    "pretrained_checkpoint": None,
-}
+from relkit.ttp.environment import saved_since_the_start, worker_environment
 
 
 def point_to_own_saves(args: Any) -> None:  # noqa: ANN401
@@ -27,7 +19,7 @@ def point_to_own_saves(args: Any) -> None:  # noqa: ANN401
 
     Every rank must call it, once, before anything is loaded.
     """
-    if not enabled() or not args.save:
+    if not everywhere.try_to_persist() or not args.save:
         return
     try:
         mine = saved_since_the_start(worker_environment().marks, Path(args.save))
@@ -37,9 +29,10 @@ def point_to_own_saves(args: Any) -> None:  # noqa: ANN401
     if dist.is_initialized() and dist.get_world_size() > 1:
         everybody = [False] * dist.get_world_size()
         dist.all_gather_object(everybody, mine)
-    if not any(everybody) or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+    # Of all ranks: a node that has come in later knows neither of restarts nor of saves.
+    if not any(everybody):
         return
-    changed = {"load": args.save} | _AS_RESUMED
+    changed = {"load": args.save} | as_resumed(args)
     if any(getattr(args, name, value) != value for name, value in changed.items()):
         say(f"this job was restarted, and goes on from what it has saved in {args.save}")
     for name, value in changed.items():

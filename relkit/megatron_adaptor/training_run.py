@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from relkit.flash_checkpoint.megatron.native import Megatron
 from relkit.megatron_adaptor import committed, holders
+from relkit.megatron_adaptor.buffers import Buffers
 from relkit.megatron_adaptor.emergency_files import EmergencyFiles
 from relkit.megatron_adaptor.fit import DoesNotFit, say
 from relkit.ttp import fault_injector
@@ -46,10 +47,11 @@ class TrainingRun:
         self._update, self._step = optimizer.step_with_ready_grads, optimizer.step
         self._iteration, self._updated = int(args.iteration), False
         self._pending: Callable[[], bool] | None = None
+        self._buffers = Buffers(model)
         flops = float(getattr(args, "num_floating_point_operations_so_far", 0))
         self._kept = self._now(self._iteration, flops)
         self._faults = fault_injector.from_environment()
-        files = EmergencyFiles(Megatron(), model, optimizer, scheduler, group.name)
+        files = EmergencyFiles(Megatron(), model, optimizer, scheduler, self._buffers, group.name)
         handlers = Handlers(
             Path(args.save),
             lambda request: files.save(request, self._kept),
@@ -118,6 +120,8 @@ class TrainingRun:
         if iteration > self._kept.iteration:
             self._kept = self._now(iteration, self._kept.flops)
             self._session.state.end_update(iteration)
+        else:
+            self._kept = committed.with_streams_of_now(self._kept)
         self._iteration = iteration
         self._session.state.phase("forward")
         self._faults.at("forward", iteration + 1)
@@ -182,6 +186,7 @@ class TrainingRun:
             flops += 0.0 if count is None else float(count(args, samples))
         return committed.taken(
             self._optimizer,
+            self._buffers,
             iteration=iteration,
             samples=args.consumed_train_samples + samples,
             scheduler_steps=self._scheduler.num_steps + (samples if updated else 0),

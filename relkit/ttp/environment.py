@@ -134,13 +134,13 @@ def saved_since_the_start(notes: Path, folder: Path) -> bool:
     except OSError:
         now = ""
     note = notes / "tracker-at-the-start"
-    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
-        # All local ranks write the same; nobody changes the tracker before all have.
-        pending = notes / f"{note.name}.{os.getpid()}"
-        pending.write_text(now, encoding="utf-8")
-        pending.replace(note)
-        return False
     try:
-        return bool(now) and note.read_text(encoding="utf-8") != now
-    except OSError:
-        return bool(now)
+        if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":
+            return bool(now) and note.read_text(encoding="utf-8") != now
+    except FileNotFoundError:
+        pass  # no attempt has come so far on this node: what is there may be another job's
+    # All local ranks write the same; nobody changes the tracker before all have.
+    pending = notes / f"{note.name}.{os.getpid()}"
+    pending.write_text(now, encoding="utf-8")
+    pending.replace(note)
+    return False

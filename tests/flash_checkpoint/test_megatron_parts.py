@@ -51,7 +51,8 @@ class TinyMegatron(ModuleType):
         super().__init__("megatron.training.checkpointing")
         self.args = Namespace(
             save=str(folder), load=str(folder), use_dist_ckpt=False, ckpt_format="torch",
-            async_save=True, finetune=True,
+            async_save=True, finetune=True, no_load_optim=True, no_load_rng=True, no_save_rng=True,
+            ckpt_convert_update_legacy_dist_opt_format=True,
         )  # fmt: skip
         self.seen: list[Namespace] = []
         self.write: Callable[[object, str], object] = lambda state, name: torch.save(state, name)
@@ -154,6 +155,10 @@ def test_without_room_in_memory_the_files_go_to_disk_and_come_from_there(
     assert (own_load.load, own_load.finetune) == (str(ck), True)
     assert (Path(first_save.save).parent, first_save.async_save) == (memory_folder(), False)
     assert (Path(memory_load.load).parent, memory_load.finetune) == (memory_folder(), False)
+    # The job began without another's optimizer, and goes on with its own.
+    assert memory_load.no_load_optim is None
+    assert memory_load.no_load_rng, "what is not saved is not loaded"
+    assert not memory_load.ckpt_convert_update_legacy_dist_opt_format
     assert [path.name for path in memory_folder().iterdir() if path.is_dir()] == []
     assert (tiny.args.save, tiny.args.async_save, tiny.args.finetune) == (str(ck), True, True)
     told = capsys.readouterr().err

@@ -182,7 +182,8 @@ def test_what_cannot_be_put_together_is_refused(places: list[Place]) -> None:
 class FP32Optimizer: ...
 
 
-class DistributedOptimizer: ...
+class DistributedOptimizer:
+    data_parallel_group_gloo = None
 
 
 class LayerWise: ...
@@ -194,10 +195,15 @@ class LayerWise: ...
         ({"data_parallel_random_init": True}, [FP32Optimizer()], "--data-parallel-random-init"),
         ({}, [LayerWise()], "the optimizer LayerWise"),
         ({}, [DistributedOptimizer(), DistributedOptimizer()], "experts are spread"),
+        # Megatron could not load what was saved, at each restart.
+        ({}, [DistributedOptimizer()], "--disable-gloo-process-groups"),
+        ({"qk_clip": True}, [FP32Optimizer()], "--qk-clip"),
+        ({"dataloader_save": "/data"}, [FP32Optimizer()], "--dataloader-save"),
+        ({"fp8": "hybrid"}, [FP32Optimizer()], "--fp8-recipe delayed"),
     ],
 )
 def test_what_does_not_go_with_try_to_persist(
-    args: dict[str, bool], chained: list[Any], said: str, monkeypatch: pytest.MonkeyPatch
+    args: dict[str, Any], chained: list[Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holders, "_expert_tensor_place", lambda: "")
     megatron: Any = Namespace(file_of_rank=lambda _: "mp_rank_00/model_optim_rng.pt")

@@ -175,6 +175,20 @@ def test_a_job_knows_what_it_has_saved_from_what_was_there_before(
         assert saved_since_the_start(notes, save), there_before
 
 
+def test_a_checkpoint_from_before_is_not_the_jobs_own_where_the_first_attempt_left_no_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It died on its way there, or this node has come in later."""
+    tracker = tmp_path / iteration_folder.TRACKER
+    tracker.write_text("12")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert not saved_since_the_start(tmp_path, tmp_path)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
+    assert not saved_since_the_start(tmp_path, tmp_path)
+    tracker.write_text("15")
+    assert saved_since_the_start(tmp_path, tmp_path)
+
+
 def test_what_has_no_copy_is_said(tmp_path: Path) -> None:
     rank = Rank(tmp_path, use_distributed_optimizer=True)
     rank.persist._say_start()

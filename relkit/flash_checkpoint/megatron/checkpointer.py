@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from relkit.flash_checkpoint.megatron.checkpoint_folder import (
 from relkit.flash_checkpoint.megatron.intercept import Captured
 from relkit.flash_checkpoint.megatron.native import Megatron
 from relkit.flash_checkpoint.megatron.own_tracker import OwnNewest, own_newest
+from relkit.flash_checkpoint.megatron.resumed import as_resumed
 from relkit.flash_checkpoint.on_disk import iteration_files, persisted
 from relkit.flash_checkpoint.on_disk.native_objects import own_member, to_objects, to_plain
 from relkit.flash_checkpoint.on_disk.persisted import Persisted
@@ -29,11 +31,11 @@ from relkit.flash_checkpoint.save_handle import SaveHandle
 from relkit.flash_checkpoint.scratch_folder import scratch_folder
 from relkit.flash_checkpoint.storage_type import StorageType
 
-# A checkpoint in memory is this job's own, whole, and not one to fine-tune from.
-_AS_RESUMED: Mapping[str, Any] = {
-    "finetune": False, "pretrained_checkpoint": None, "ckpt_step": None,
-    "non_persistent_ckpt_type": None, "auto_detect_ckpt_format": False,
-}  # fmt: skip
+# A checkpoint in memory is this job's own, whole, in one place.
+_IN_ONE_PLACE: Mapping[str, Any] = {
+    "non_persistent_ckpt_type": None,
+    "auto_detect_ckpt_format": False,
+}
 # Megatron is not to write anything, nor to remove what is on disk.
 _IN_MEMORY: Mapping[str, Any] = {"async_save": False, "save_retain_interval": None}
 _DISTRIBUTED_FORMATS = ("torch_dist", "zarr")
@@ -199,7 +201,7 @@ class MegatronCheckpointer(FilesCheckpointer):
                     folder, to_objects(dict(state), own_member), megatron.checkpointing
                 )
             )
-            with serve, megatron.with_arguments(load=str(folder), **_AS_RESUMED):
+            with serve, _resumed(megatron, folder):
                 return megatron.load(required, {**options, "checkpointing_context": None})
 
     def _from_launchers(
@@ -223,7 +225,7 @@ class MegatronCheckpointer(FilesCheckpointer):
                     next_step=f"Move {saved.path.parent} away, and Megatron loads its own.",
                 )
             self._announce(f"step {saved.step} from {saved.path}")
-            with megatron.with_arguments(load=str(saved.path.parent), **_AS_RESUMED):
+            with _resumed(megatron, saved.path.parent):
                 return megatron.load(required, options)
         if saved.world_size != self._ranks.world_size:
             self._announce(
@@ -255,6 +257,11 @@ class MegatronCheckpointer(FilesCheckpointer):
 
 class _Dropped(UserWarning):
     """What is not kept of a state."""
+
+
+def _resumed(megatron: Megatron, folder: Path) -> AbstractContextManager[None]:
+    values = as_resumed(megatron.arguments)
+    return megatron.with_arguments(load=str(folder), **_IN_ONE_PLACE, **values)
 
 
 def _uses_distributed(arguments: Any) -> bool:  # noqa: ANN401

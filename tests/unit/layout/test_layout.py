@@ -158,8 +158,8 @@ ALLOWED: Mapping[str, str] = {
         "relkit.straggler.present relkit.straggler.transport"
     ),
     "relkit.megatron_adaptor": (
-        "ground relkit.checkpoint relkit.flash_checkpoint.megatron relkit.flash_checkpoint.slots "
-        "relkit.hook relkit.ttp"
+        "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.megatron "
+        "relkit.flash_checkpoint.slots relkit.hook relkit.ttp"
     ),
     "relkit.nccl_ras": "ground relkit.hook",
     "relkit.linkcheck": "ground",
