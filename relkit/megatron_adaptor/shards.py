@@ -66,44 +66,54 @@ def gathered(optimizer: Any, request: SaveRequest, plan: GroupPlan) -> dict[Any,
     state: dict[Any, Any] = {"buckets_coalesced": True}
     filled: dict[int, int] = {}
     for tag, part in enumerate(_buckets(optimizer)):
-        whole = _whole_bucket(optimizer, part, request, plan, tag * shards)
-        if whole is None:
-            continue
-        buffer = optimizer.buffers[part.buffer]
-        content = state.setdefault(part.buffer, {}).setdefault(part.types, {})
-        if not content:
-            content.update({key: torch.zeros(buffer.numel_unpadded) for key in KEYS})
-            content["numel_unpadded"] = buffer.numel_unpadded
         size, start = part.bucket.numel_unpadded, filled.get(part.buffer, 0)
-        for row, key in zip(whole, KEYS, strict=True):
-            if not bool(torch.isfinite(row[:size]).all()):
-                raise NotFinite(f"{key} of {plan.group} is not finite")
-            content[key][start : start + size] = row[:size]
-        part.bucket.param_data.view(-1)[:size].copy_(whole[0][:size])
         filled[part.buffer] = start + size
+        for shard in range(shards):
+            rows = _brought(optimizer, part, request, plan, tag * shards, shard)
+            if rows is None:
+                continue
+            content = _content(state, optimizer, part)
+            begin = shard * rows.shape[1]
+            # Behind the last parameter a bucket is padded, so that it can be cut evenly.
+            here = rows[:, : max(0, size - begin)]
+            end = begin + here.shape[1]
+            for row, key in zip(here, KEYS, strict=True):
+                if not bool(torch.isfinite(row).all()):
+                    raise NotFinite(f"{key} of {plan.group} is not finite")
+                content[key][start + begin : start + end] = row
+            part.bucket.param_data.view(-1)[begin:end].copy_(here[0])
     return state if request.rank == plan.writer else None
 
 
-def _whole_bucket(
+def _content(state: dict[Any, Any], optimizer: Any, part: _Bucket) -> dict[str, Any]:  # noqa: ANN401
+    """What the file has of a bucket's buffer: made at its first bucket."""
+    buffer = optimizer.buffers[part.buffer]
+    content: dict[str, Any] = state.setdefault(part.buffer, {}).setdefault(part.types, {})
+    if not content:
+        content.update({key: torch.zeros(buffer.numel_unpadded) for key in KEYS})
+        content["numel_unpadded"] = buffer.numel_unpadded
+    return content
+
+
+def _brought(
     optimizer: Any,  # noqa: ANN401
     part: _Bucket,
     request: SaveRequest,
     plan: GroupPlan,
     tag: int,
+    shard: int,
 ) -> Tensor | None:
-    """All shards of a bucket side by side, on the writer."""
-    shards, rows = len(plan.holders), []
-    for shard, holder in enumerate(plan.holders):
-        if request.rank == holder:
-            own = _shard(optimizer, part, shards)
-            if holder != plan.writer:
-                to = request.ranks.index(plan.writer)
-                request.group.send([own], to, tag + shard).wait()
-            rows.append(own)
-        elif request.rank == plan.writer:
-            # One shard after the other: no more than one is in flight.
-            other = torch.zeros(len(KEYS), part.bucket.grad_data.numel() // shards)
-            source = request.ranks.index(holder)
-            request.group.recv([other], source, tag + shard).wait()
-            rows.append(other)
-    return torch.cat(rows, dim=1) if request.rank == plan.writer else None
+    """One shard of a bucket, on the writer; one after the other, no more are held than this one."""
+    shards, holder = len(plan.holders), plan.holders[shard]
+    if request.rank == holder:
+        own = _shard(optimizer, part, shards)
+        if holder == plan.writer:
+            return own
+        to = request.ranks.index(plan.writer)
+        request.group.send([own], to, tag + shard).wait()
+    elif request.rank == plan.writer:
+        other = torch.zeros(len(KEYS), part.bucket.grad_data.numel() // shards)
+        source = request.ranks.index(holder)
+        request.group.recv([other], source, tag + shard).wait()
+        return other
+    return None
