@@ -42,7 +42,7 @@ CATEGORIES = {
     OpKind.WAIT: "wait",
 }
 # Of a trace that somebody made up: no screen shows more lines.
-_MAX_LANES = 64
+_MAX_LANES, MAX_THREADS = 64, 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,14 +120,24 @@ def _by_track(timeline: RankTimeline) -> list[tuple[str, Ints]]:
         )
         tracks.append((name, np.flatnonzero(sane & marked[hook])))
     of_thread = sane & ~device & (kind != OpKind.MARK)
-    main = timeline.identity.pid
-    threads = np.unique(rows["tid"][of_thread]).tolist()
-    for thread in sorted(threads, key=lambda thread: (thread != main, thread)):
-        name = "main thread" if thread == main else f"thread {thread}"
-        tracks.append((name, np.flatnonzero(of_thread & (rows["tid"] == thread))))
+    tracks += _of_threads(rows["tid"], np.flatnonzero(of_thread), timeline.identity.pid)
     tracks.append((_DEVICE_WORK, np.flatnonzero(sane & device & ~transfers)))
     tracks.append((_DEVICE_TRANSFERS, np.flatnonzero(sane & device & transfers)))
     return [(name, places.astype(np.int64)) for name, places in tracks if len(places)]
+
+
+def _of_threads(tid: Ints, places: Ints, main: int) -> Iterator[tuple[str, Ints]]:
+    """A track for each thread, the main one first; those that did least share one."""
+    threads, thread_of, counts = np.unique(tid[places], return_inverse=True, return_counts=True)
+    by_count = np.lexsort((threads, -counts, threads != main))
+    kept, others = np.sort(by_count[:MAX_THREADS]), by_count[MAX_THREADS:]
+    by_thread = np.split(places[np.argsort(thread_of, kind="stable")], np.cumsum(counts)[:-1])
+    for number in sorted(kept.tolist(), key=lambda each: (threads[each] != main, each)):
+        thread = threads[number]
+        yield "main thread" if thread == main else f"thread {thread}", by_thread[number]
+    if len(others):
+        name = f"other threads ({len(others)})"
+        yield name, np.sort(np.concatenate([by_thread[number] for number in others.tolist()]))
 
 
 def _lanes(rows: Rows, places: Ints) -> list[Ints]:

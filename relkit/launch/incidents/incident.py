@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from relkit.findings import Report
+from relkit.text.printable import printable_line
 
 SCHEMA = "relkit.incident/1"
 _MAX_TITLE = 500
@@ -65,11 +66,11 @@ class Incident:
         return json.dumps(self.to_json()).encode() + b"\n"
 
     def variables(self) -> dict[str, str]:
-        """The same in short, for the command's environment."""
+        """The same in short, for the command's environment, where not every character can be."""
         return {
             "RELKIT_INCIDENT": self.kind.value,
-            "RELKIT_INCIDENT_JOB": self.job_id,
-            "RELKIT_INCIDENT_TITLE": self.title,
+            "RELKIT_INCIDENT_JOB": printable_line(self.job_id),
+            "RELKIT_INCIDENT_TITLE": printable_line(self.title),
             "RELKIT_INCIDENT_REPORT": "" if self.path is None else str(self.path.absolute()),
         }
 

@@ -68,6 +68,19 @@ def test_it_gets_the_report_and_its_path_and_no_shell(
     assert "was told of the hang" in lines[0]
 
 
+def test_a_verdict_with_characters_that_no_environment_takes_is_told(tmp_path: Path) -> None:
+    finding = Finding("RK-HANG-001", Status.FAIL, "rank 1: a\0b \ud800 \x1b[31m\nc")
+    words = script(
+        tmp_path,
+        f"import os\nopen('{tmp_path}/got', 'w').write(os.environ['RELKIT_INCIDENT_TITLE'])",
+    )
+    lines = told(words, Incident(Kind.HANG, "j", Report("hang", (finding,)), None))
+    assert "was told of the hang" in lines[0]
+    got = (tmp_path / "got").read_text()
+    assert got.startswith("rank 1: a")
+    assert "\x1b" not in got
+
+
 def test_it_need_not_read_its_stdin(tmp_path: Path) -> None:
     assert "was told" in told(script(tmp_path, ""), incident())[0]
 
