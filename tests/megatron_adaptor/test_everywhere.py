@@ -24,9 +24,11 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[list[bool]]:
     said: list[list[bool]] = []
     group: Any = Namespace(all_gather=lambda mine: [*said, mine])
     monkeypatch.setattr(everywhere._Agreed, "everywhere", None)
-    monkeypatch.setattr(everywhere.environment, "enabled", lambda: True)
-    monkeypatch.setattr(everywhere.slot_folder, "of_launcher", lambda: Path("/shm"))
-    monkeypatch.setattr(everywhere.dist, "is_initialized", lambda: True)
+    monkeypatch.setattr("relkit.megatron_adaptor.everywhere.environment.enabled", lambda: True)
+    monkeypatch.setattr(
+        "relkit.megatron_adaptor.everywhere.slot_folder.of_launcher", lambda: Path("/shm")
+    )
+    monkeypatch.setattr("relkit.megatron_adaptor.everywhere.dist.is_initialized", lambda: True)
     monkeypatch.setattr(everywhere, "group_of_job", lambda: group)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")

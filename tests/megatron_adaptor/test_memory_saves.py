@@ -57,5 +57,5 @@ def test_what_is_left_to_megatron(
     monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], *, kept: bool
 ) -> None:
     monkeypatch.delenv(memory_saves.EVERY, raising=False)
-    monkeypatch.setattr(memory_saves.everywhere, "memory", lambda: True)
+    monkeypatch.setattr("relkit.megatron_adaptor.memory_saves.everywhere.memory", lambda: True)
     assert memory_saves.wanted(Namespace(save="/ckpt", ckpt_format="torch", **changed)) is kept

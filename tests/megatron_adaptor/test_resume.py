@@ -23,12 +23,12 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     def gather(everybody: list[Any], mine: bool) -> None:
         everybody[:] = [*said, mine]
 
-    monkeypatch.setattr(resume.everywhere, "try_to_persist", lambda: True)
+    monkeypatch.setattr("relkit.megatron_adaptor.resume.everywhere.try_to_persist", lambda: True)
     monkeypatch.setattr(resume, "worker_environment", lambda: Namespace(marks=None))
     monkeypatch.setattr(resume, "saved_since_the_start", lambda *_: False)
-    monkeypatch.setattr(resume.dist, "is_initialized", lambda: True)
-    monkeypatch.setattr(resume.dist, "get_world_size", lambda: 1 + len(said))
-    monkeypatch.setattr(resume.dist, "all_gather_object", gather)
+    monkeypatch.setattr("relkit.megatron_adaptor.resume.dist.is_initialized", lambda: True)
+    monkeypatch.setattr("relkit.megatron_adaptor.resume.dist.get_world_size", lambda: 1 + len(said))
+    monkeypatch.setattr("relkit.megatron_adaptor.resume.dist.all_gather_object", gather)
     return said
 
 
