@@ -9,11 +9,14 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 with pytest.MonkeyPatch.context() as patch:
     # The import looks at Megatron; the real one takes half a minute, and is not asked here.
     patch.setitem(sys.modules, "megatron.core", ModuleType("megatron.core"))
+    from relkit.flash_checkpoint.slots import slot_folder
     from relkit.megatron_adaptor import everywhere, memory_saves
+    from relkit.ttp import environment
 
 ARGS = Namespace(save="/ckpt", ckpt_format="torch")
 
@@ -24,9 +27,9 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[list[bool]]:
     said: list[list[bool]] = []
     group: Any = Namespace(all_gather=lambda mine: [*said, mine])
     monkeypatch.setattr(everywhere._Agreed, "everywhere", None)
-    monkeypatch.setattr(everywhere.environment, "enabled", lambda: True)
-    monkeypatch.setattr(everywhere.slot_folder, "of_launcher", lambda: Path("/shm"))
-    monkeypatch.setattr(everywhere.dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(environment, "enabled", lambda: True)
+    monkeypatch.setattr(slot_folder, "of_launcher", lambda: Path("/shm"))
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
     monkeypatch.setattr(everywhere, "group_of_job", lambda: group)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")

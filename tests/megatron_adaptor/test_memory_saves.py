@@ -12,7 +12,7 @@ import pytest
 with pytest.MonkeyPatch.context() as patch:
     # The import looks at Megatron; the real one takes half a minute, and is not asked here.
     patch.setitem(sys.modules, "megatron.core", ModuleType("megatron.core"))
-    from relkit.megatron_adaptor import memory_saves
+    from relkit.megatron_adaptor import everywhere, memory_saves
 
 
 class Chunk:
@@ -57,5 +57,5 @@ def test_what_is_left_to_megatron(
     monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], *, kept: bool
 ) -> None:
     monkeypatch.delenv(memory_saves.EVERY, raising=False)
-    monkeypatch.setattr(memory_saves.everywhere, "memory", lambda: True)
+    monkeypatch.setattr(everywhere, "memory", lambda: True)
     assert memory_saves.wanted(Namespace(save="/ckpt", ckpt_format="torch", **changed)) is kept

@@ -8,11 +8,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 with pytest.MonkeyPatch.context() as patch:
     # The import looks at Megatron; the real one takes half a minute, and is not asked here.
     patch.setitem(sys.modules, "megatron.core", ModuleType("megatron.core"))
-    from relkit.megatron_adaptor import resume
+    from relkit.megatron_adaptor import everywhere, resume
 
 
 @pytest.fixture
@@ -23,12 +24,12 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     def gather(everybody: list[Any], mine: bool) -> None:
         everybody[:] = [*said, mine]
 
-    monkeypatch.setattr(resume.everywhere, "try_to_persist", lambda: True)
+    monkeypatch.setattr(everywhere, "try_to_persist", lambda: True)
     monkeypatch.setattr(resume, "worker_environment", lambda: Namespace(marks=None))
     monkeypatch.setattr(resume, "saved_since_the_start", lambda *_: False)
-    monkeypatch.setattr(resume.dist, "is_initialized", lambda: True)
-    monkeypatch.setattr(resume.dist, "get_world_size", lambda: 1 + len(said))
-    monkeypatch.setattr(resume.dist, "all_gather_object", gather)
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 1 + len(said))
+    monkeypatch.setattr(dist, "all_gather_object", gather)
     return said
 
 
