@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relkit.commands.shared.options import KeptOptions, seconds_option
+from relkit.commands.shared.options import FiniteRange, KeptOptions, seconds_option
 from relkit.process.command_words import command_words
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _KEPT = KeptOptions("told")
 # The most: relkit.launch.metrics.settings.MOST_EVERY_S, which is not loaded here.
-_EVERY_S = click.FloatRange(1.0, 300.0)
+_EVERY_S = FiniteRange(1.0, 300.0)
 _MIN_TIMEOUT_S = 1.0
 
 TOLD = (
