@@ -72,12 +72,18 @@ class Job:
         eventually(done, lambda: f"{self.state}\n{self.text}", 90, poll_s=0.2)
 
     def start_now(self) -> None:
-        """Slurm starts a job that came back into the queue only two minutes later."""
+        """Slurm starts a job that came back into the queue only two minutes later.
+
+        Not at once either: nodes refuse credentials of the second in which they ended the job.
+        """
+
+        is_asked: list[bool] = []
 
         def is_running() -> bool:
             state = self.state
-            if state["JobState"] == "PENDING":
-                self.slurm.run("scontrol", "update", f"JobId={self.number}", "StartTime=now")
+            if state["JobState"] == "PENDING" and not is_asked:
+                is_asked.append(True)
+                self.slurm.run("scontrol", "update", f"JobId={self.number}", "StartTime=now+5")
             return state["JobState"] == "RUNNING"
 
         self.until(is_running)

@@ -29,10 +29,18 @@ PARTS = {
     ("docs/how-to/straggler.md", "Make it more exact"): "marks",
     ("docs/how-to/save-and-resume.md", "Save and resume"): "replicated",
 }
+# The first two lines of a whole program, which tests/megatron_adaptor/test_one_import.py runs.
+OF_A_PROGRAM = {
+    ("docs/megatron-adaptor.md", "One import for Megatron"): (
+        "import torch\nimport relkit.megatron_adaptor\n"
+    )
+}
 
 
 def test_every_section_with_python_is_run() -> None:
-    assert set(sections()) == set(PARTS)
+    found = sections()
+    assert {key: found.pop(key, "") for key in OF_A_PROGRAM} == OF_A_PROGRAM
+    assert set(found) == set(PARTS)
 
 
 @pytest.mark.job
