@@ -40,6 +40,9 @@ def test_defaults() -> None:
         "flash_max_mb_per_s": 0.0,
         "flash_timeout": 600.0,
         "nodes": None,
+        "no_history": False,
+        "on_incident": None,
+        "on_incident_timeout": 30.0,
     }
 
 
