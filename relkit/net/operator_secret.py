@@ -12,12 +12,9 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relkit.errors import UsageProblem
-from relkit.files.private_file import read_private
+from relkit.files.given_secret import take_given_secret
 
 SECRET = "RELKIT_SECRET"  # noqa: S105 (the name of a variable)
-MIN_BYTES = 16
-_MAX_BYTES = 4096
 _SALT = b"relkit operator secret 1"
 _HOW = (
     "Make one with: (umask 077; head -c 32 /dev/urandom | base64 > ~/.relkit-secret), and give the"
@@ -65,25 +62,5 @@ def take_secret(
     Raises:
         UsageProblem: the file cannot be read, is not this user's alone, or the secret is too short.
     """
-    given = environ.pop(SECRET, "").encode()
-    origin = SECRET
-    if file is not None:
-        origin = f"{source} {file}"
-        try:
-            given = read_private(file, _MAX_BYTES)
-        except PermissionError as error:
-            raise UsageProblem(
-                f"{origin}: {error.strerror or error}",
-                next_step=f'Have it be yours alone: chown "$USER" {file}; chmod 600 {file}',
-            ) from error
-        except OSError as error:
-            raise UsageProblem(f"{origin}: {error.strerror or error}", next_step=_HOW) from error
-    elif not given:
-        return None
-    secret = given.strip()
-    if len(secret) < MIN_BYTES:
-        raise UsageProblem(
-            f"{origin}: the secret has {len(secret)} bytes, and needs {MIN_BYTES} at least",
-            next_step=_HOW,
-        )
-    return OperatorSecret(hmac.new(_SALT, secret, hashlib.sha256).digest())
+    secret = take_given_secret(file, environ, SECRET, option=source, what="secret", how=_HOW)
+    return OperatorSecret(hmac.new(_SALT, secret, hashlib.sha256).digest()) if secret else None

@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relkit.errors import UsageProblem
-from relkit.files.private_file import read_private
+from relkit.files.given_secret import take_given_secret
 
 TOKEN = "RELKIT_METRICS_TOKEN"  # noqa: S105 (the name of a variable)
-MIN_TOKEN_CHARACTERS = 16
 EVERY_S = 10.0
 # Numbers that are older are taken for those of a launcher that was killed, by Prometheus too.
 MOST_EVERY_S = 300.0
-_MAX_TOKEN_BYTES = 4096
 _LOOPBACK = "127.0.0.1"
 _HOW = (
     "Make one with: (umask 077; head -c 32 /dev/urandom | base64 > ~/.relkit-metrics-token), and"
@@ -96,28 +94,14 @@ def take_token(file: Path | None, environ: MutableMapping[str, str]) -> str:
         file: goes before RELKIT_METRICS_TOKEN; environ: of this process.
 
     Raises:
-        UsageProblem: the file cannot be read, is not this user's alone, or the token is too short.
+        UsageProblem: as of take_given_secret, or it cannot stand in a header of HTTP.
     """
-    token, origin = environ.pop(TOKEN, ""), TOKEN
-    if file is not None:
-        origin = f"--metrics-token-file {file}"
-        try:
-            token = read_private(file, _MAX_TOKEN_BYTES).decode("ascii")
-        except OSError as error:
-            raise UsageProblem(
-                f"{origin}: {error.strerror or error}",
-                next_step=f'It has to be yours alone: chown "$USER" {file}; chmod 600 {file}',
-            ) from error
-        except ValueError as error:
-            raise UsageProblem(f"{origin}: it is no ASCII text", next_step=_HOW) from error
-    elif not token:
-        return ""
-    token = token.strip()
-    if len(token) < MIN_TOKEN_CHARACTERS or not token.isprintable():
-        raise UsageProblem(
-            f"{origin}: a token has {MIN_TOKEN_CHARACTERS} characters or more, in one line",
-            next_step=_HOW,
-        )
+    given = take_given_secret(
+        file, environ, TOKEN, option="--metrics-token-file", what="token", how=_HOW
+    )
+    token = given.decode("ascii", "replace")
+    if not (token.isascii() and token.isprintable()):
+        raise UsageProblem("the token for metrics is no line of ASCII text", next_step=_HOW)
     return token
 
 

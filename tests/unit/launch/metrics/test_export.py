@@ -153,12 +153,20 @@ def test_what_is_no_endpoint(text: str) -> None:
         parse_endpoint(text, None, {})
 
 
-@pytest.mark.parametrize("token", ["short", "0123456789\nabcdef", ""])
-def test_what_is_no_token(token: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        ("short", "needs 16 at least"),
+        ("", "needs 16 at least"),
+        ("0123456789\nabcdef", "no line of ASCII text"),
+        ("0123456789\u00e9abcdef", "no line of ASCII text"),
+    ],
+)
+def test_what_is_no_token(token: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
-    file.write_text(token)
+    file.write_text(token, encoding="utf-8")
     file.chmod(0o600)
-    with pytest.raises(UsageProblem, match="16 characters"):
+    with pytest.raises(UsageProblem, match=why):
         parse_endpoint("9401", file, {})
 
 
