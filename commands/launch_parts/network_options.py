@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relkit.commands.shared.options import FiniteRange, FurtherWords, KeptOptions
-from relkit.errors import UnwritablePath, UsageProblem
+from relkit.errors import UsageProblem
 from relkit.netcheck.measure.probes.names import PROBES
 from relkit.process.command_words import command_words
 
@@ -209,17 +209,13 @@ def _show(
     report: Report,
 ) -> None:
     """A report on stderr, and as a file of its own in the timeline folder."""
+    from relkit.commands.shared.incident import keep_report
     from relkit.log_lines import say_report
-    from relkit.output import as_json, write_atomic
 
     say_report(report, apart=True)
     path = folder / f"{report.command}.json"
-    is_written = True
-    try:
-        write_atomic(path, as_json(report))
+    is_written = keep_report(report, path)
+    if is_written:
         log(f"the {report.command} report is in {path}")
-    except UnwritablePath as error:
-        log(str(error))
-        is_written = False
     if report.command == "netcheck":
         tell(report, path if is_written else None)
