@@ -112,6 +112,7 @@ def order_ranks(
         )
     from relkit.launch.job.node_name import node_name
     from relkit.launch.netcheck.node_order import named_as, number_in, order_nodes, own_names
+    from relkit.log_lines import warning
     from relkit.topology import read
 
     topology = read(file, may_be_empty=True)
@@ -122,8 +123,8 @@ def order_ranks(
     if not is_static:
         from relkit.launch.job.topology_ranks import TopologyRanks, place_of
 
-        for warning in topology.warnings:
-            log(f"{file}: {warning}")
+        for line in topology.warnings:
+            log(warning(f"{file}: {line}"))
         named = named_as(tuple(topology.places), own_names())
         place = place_of(topology, named, node_name())
         return TopologyRanks(topology, str(file), place, log)
@@ -132,8 +133,8 @@ def order_ranks(
     options.node_rank = number_in(order, own_names())
     log(f"this is node {options.node_rank} of {low}, by {file}")
     if options.node_rank == 0:
-        for warning in topology.warnings:
-            log(f"{file}: {warning}")
+        for line in topology.warnings:
+            log(warning(f"{file}: {line}"))
         before, after = order.before, order.after
         log(f"order of nodes: {' '.join(order.nodes)}")
         log(

@@ -170,5 +170,5 @@ def choose_timeline(asked: Path | None) -> Path:
     """The timeline folder to use; logs where it is not the requested one."""
     folder, note = timeline.choose_folder(asked or timeline.default_folder())
     if note:
-        log(note)
+        log(warning(note))
     return folder
