@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relkit.commands.shared.options import FiniteRange, FurtherWords, KeptOptions
-from relkit.errors import UnwritablePath, UsageProblem
+from relkit.errors import UsageProblem
 from relkit.netcheck.measure.probes.names import PROBES
 from relkit.process.command_words import command_words
 
@@ -112,6 +112,7 @@ def order_ranks(
         )
     from relkit.launch.job.node_name import node_name
     from relkit.launch.netcheck.node_order import named_as, number_in, order_nodes, own_names
+    from relkit.log_lines import warning
     from relkit.topology import read
 
     topology = read(file, may_be_empty=True)
@@ -122,8 +123,8 @@ def order_ranks(
     if not is_static:
         from relkit.launch.job.topology_ranks import TopologyRanks, place_of
 
-        for warning in topology.warnings:
-            log(f"{file}: {warning}")
+        for line in topology.warnings:
+            log(warning(f"{file}: {line}"))
         named = named_as(tuple(topology.places), own_names())
         place = place_of(topology, named, node_name())
         return TopologyRanks(topology, str(file), place, log)
@@ -132,8 +133,8 @@ def order_ranks(
     options.node_rank = number_in(order, own_names())
     log(f"this is node {options.node_rank} of {low}, by {file}")
     if options.node_rank == 0:
-        for warning in topology.warnings:
-            log(f"{file}: {warning}")
+        for line in topology.warnings:
+            log(warning(f"{file}: {line}"))
         before, after = order.before, order.after
         log(f"order of nodes: {' '.join(order.nodes)}")
         log(
@@ -209,17 +210,13 @@ def _show(
     report: Report,
 ) -> None:
     """A report on stderr, and as a file of its own in the timeline folder."""
+    from relkit.commands.shared.incident import keep_report
     from relkit.log_lines import say_report
-    from relkit.output import as_json, write_atomic
 
     say_report(report, apart=True)
     path = folder / f"{report.command}.json"
-    is_written = True
-    try:
-        write_atomic(path, as_json(report))
+    is_written = keep_report(report, path)
+    if is_written:
         log(f"the {report.command} report is in {path}")
-    except UnwritablePath as error:
-        log(str(error))
-        is_written = False
     if report.command == "netcheck":
         tell(report, path if is_written else None)

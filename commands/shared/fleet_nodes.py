@@ -9,7 +9,7 @@ from relkit.fleet.channel import Channel
 from relkit.fleet.kubectl import is_selector, pods, with_addresses
 from relkit.fleet.open import open_channel
 from relkit.hosts import NodeList, NodeSpec, default_nodes, read_nodes
-from relkit.log_lines import Level, Line, say
+from relkit.log_lines import say, warning
 
 Fleet = Mapping[str, str | int | float]
 """The values of fleet_options, by name."""
@@ -22,8 +22,8 @@ def nodes_of(fleet: Fleet) -> tuple[NodeSpec, ...]:
         UsageProblem: none is left, or one is not written as a node is.
     """
     listed = _listed(fleet)
-    for warning in listed.warnings:
-        say(Line(warning, Level.WARNING))
+    for line in listed.warnings:
+        say(warning(line))
     return listed.nodes
 
 

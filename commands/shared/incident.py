@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -38,7 +37,7 @@ _BY_ACTION = {
 def keep_report(report: Report, path: Path) -> bool:
     """Write a report into the timeline folder, as JSON; False, and a line, where that fails."""
     try:
-        write_atomic(path, json.dumps(report.to_json(), indent=1) + "\n")
+        write_atomic(path, as_json(report))
     except (RelkitError, OSError) as error:
         log_unwritten(error)
         return False
@@ -171,5 +170,5 @@ def choose_timeline(asked: Path | None) -> Path:
     """The timeline folder to use; logs where it is not the requested one."""
     folder, note = timeline.choose_folder(asked or timeline.default_folder())
     if note:
-        log(note)
+        log(warning(note))
     return folder

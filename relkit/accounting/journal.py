@@ -14,6 +14,7 @@ from relkit.accounting import journal_folder
 from relkit.accounting.records import VERSION, Record, What
 from relkit.errors import RelkitError
 from relkit.files.private_file import open_private
+from relkit.log_lines import warning
 from relkit.output import write_atomic
 from relkit.process.shortage import is_shortage
 
@@ -124,4 +125,4 @@ class Journal:
             self.close()
         self._descriptor = -1
         reason = getattr(error, "strerror", None) or error
-        self._log(f"the job's restarts are not accounted for: {reason}")
+        self._log(warning(f"the job's restarts are not accounted for: {reason}"))

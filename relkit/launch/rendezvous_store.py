@@ -67,7 +67,8 @@ def _listen(address: str, port: int) -> socket.socket:
     # UnicodeError: a name with a part that is empty or too long.
     except (OSError, UnicodeError) as error:
         is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        why = getattr(error, "strerror", None) or error
+        # Python adds the address, which is named already.
+        why = str(getattr(error, "strerror", None) or error).partition(" (while ")[0]
         raise UsageProblem(
             f"cannot listen on {_endpoint(address, port)}: {why}",
             next_step="Choose another --port."

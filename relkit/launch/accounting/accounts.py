@@ -20,6 +20,7 @@ from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exit_status import how_it_ended, rank_that_ended
 from relkit.launch.job.looks import Looks
 from relkit.launch.job.settings import ExitStatus, Log
+from relkit.log_lines import warning
 from relkit.process.shortage import is_shortage
 
 if TYPE_CHECKING:
@@ -243,9 +244,8 @@ class Accounts:
             if not self._is_off:
                 self._is_off = True
                 reason = (str(error).splitlines() or [""])[0][:200]
-                self._log(
-                    f"the job's restarts are not accounted for: {type(error).__name__}: {reason}"
-                )
+                line = f"the job's restarts are not accounted for: {type(error).__name__}: {reason}"
+                self._log(warning(line))
 
 
 def fault_of(exit_statuses: Mapping[int, ExitStatus], sentence: str, since_s: float) -> Fault:

@@ -31,6 +31,7 @@ from relkit.launch.control.tree import FAN_IN
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import ExchangeBroken, LauncherAddress, Mailbox
 from relkit.launch.job.settings import Log
+from relkit.log_lines import warning
 from relkit.net.operator_secret import derive
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class Links:
         except Exception as error:  # noqa: BLE001 (whatever it is, the job is watched without)
             broken = ExchangeBroken(f"no links to the other launchers: {error}")
             if not self._closing.is_set():
-                self._log(str(broken))
+                self._log(warning(str(broken)))
             self._broken = broken
         finally:
             with self._lock:

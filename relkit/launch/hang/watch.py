@@ -174,10 +174,11 @@ class UnwatchedRanks:
         without = {view.rank for view in local if view.alive and view.hook is None}
         strange = RankSet.of(without & self._observer.strange)
         if strange:
-            self._log(
+            line = (
                 f"{strange.in_words()}: not watched, as the process cannot be seen or timed from "
                 "here (PID and time namespaces, of containers or by unshare)"
             )
+            self._log(warning(line))
         unseen = RankSet.of(without - self._observer.strange)
         if unseen:
             self._log(
@@ -198,10 +199,11 @@ class UnwatchedRanks:
             what += f"; {watched.in_words()} can be watched on, as their files are open here"
         if lost:
             what += f"; hangs of {lost.in_words()} are not seen from now on"
-        self._log(
+        line = (
             f"{what}. logind's RemoveIPC=yes, the epilog of another job or a cleaner of /dev/shm "
             "does that: have it leave relkit-* alone"
         )
+        self._log(warning(line))
 
     def _report_unreadable(self) -> None:
         """Recorder files that stay unreadable."""

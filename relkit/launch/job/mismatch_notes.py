@@ -9,6 +9,7 @@ from typing import Any
 from relkit.launch.job.node_name import is_node_name
 from relkit.launch.job.session_key import SecretMismatch
 from relkit.launch.job.settings import Log
+from relkit.log_lines import warning
 
 # torch asks for the state ten times a second; the store has other things to do.
 _LOOK_S = 2.0
@@ -98,10 +99,11 @@ class MismatchNotes:
         what = HAS.get(has.decode("ascii", "replace"))
         if what is not None:
             self._lines_left -= 1
-            self._log(
+            line = (
                 f"node {_named(name) or '?'} could not join the job: it has {what} this node"
                 f" ({self.node}). {SecretMismatch.next_step}"
             )
+            self._log(warning(line))
 
 
 def _named(note: bytes) -> str:

@@ -79,10 +79,11 @@ class SealedMailbox:
     def _complain(self, key: str) -> None:
         if not self._complained:
             self._complained = True
-            self._log(
+            line = (
                 f"the note {key!r} in the rendezvous store is not of this job's launchers: it is"
                 " ignored; somebody else can write to the store"
             )
+            self._log(warning(line))
 
 
 def store_mailbox(

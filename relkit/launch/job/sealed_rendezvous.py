@@ -22,6 +22,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBa
 
 from relkit.launch.job.mismatch_notes import HAS, MismatchNotes
 from relkit.launch.job.settings import Log
+from relkit.log_lines import warning
 from relkit.net.operator_secret import derive
 
 _MAGIC = b"relkit sealed state 2\n"
@@ -218,10 +219,11 @@ class SealedBackend(RendezvousBackend):
     def _complain(self) -> None:
         if not self._complained:
             self._complained = True
-            self._log(
+            line = (
                 "the rendezvous state was overwritten or removed by somebody else, and is put"
                 " back: keep the port of the rendezvous store from others"
             )
+            self._log(warning(line))
 
 
 def seal(handler: RendezvousHandler, key: bytes, log: Log, node: str) -> SealedBackend | None:
@@ -240,7 +242,8 @@ def seal(handler: RendezvousHandler, key: bytes, log: Log, node: str) -> SealedB
     inner: Any = getattr(holder, "_backend", None)
     if inner is None:
         if key and handler.get_backend() != "static":
-            log("this torch's rendezvous state cannot be sealed: keep its store from others")
+            line = "this torch's rendezvous state cannot be sealed: keep its store from others"
+            log(warning(line))
         return None
     mismatch = MismatchNotes(getattr(inner, "_store", None), handler.get_run_id(), log, node)
     backend = SealedBackend(inner, key, mismatch, log)

@@ -35,7 +35,7 @@ from relkit.launch.netcheck.slow_devices import (
 )
 from relkit.launch.netcheck.store_channel import StoreAgent, StoreChannel, poll_interval_s
 from relkit.launch.netcheck.verdict import decide, how_to_go_on, not_measured
-from relkit.log_lines import Level, Line
+from relkit.log_lines import Level, Line, warning
 from relkit.net.operator_secret import derive
 from relkit.netcheck.measure import schedule
 from relkit.netcheck.measure.controller import run_check
@@ -130,7 +130,7 @@ class NetworkCheck:
         try:
             return self._check_all(attempt, mailbox, bad_links)
         except ExchangeBroken as error:
-            self._log(Line(f"network check: skipped, because {error}", Level.WARNING))
+            self._log(warning(f"network check: skipped, because {error}"))
             return True
 
     def forget(self) -> None:

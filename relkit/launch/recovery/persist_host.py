@@ -14,6 +14,7 @@ from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox
 from relkit.launch.job.settings import Log
 from relkit.launch.recovery.activity import Activity
 from relkit.launch.recovery.persist_folder import PersistFolder
+from relkit.log_lines import warning
 from relkit.net.file_limit import FileLimit
 from relkit.net.gate import MAX_PENDING
 from relkit.net.operator_secret import derive
@@ -83,7 +84,7 @@ class PersistHost:
             self._endpoints, self._secret = self._agree(current)
             self._folder.leave_key(self._secret)
         except (ExchangeBroken, RelkitError, OSError) as error:
-            self._say(f"try-to-persist is off: {error}")
+            self._say(warning(f"try-to-persist is off: {error}"))
             return {}
         return to_environment(
             self._endpoints,
@@ -245,9 +246,9 @@ class PersistHost:
         return note
 
     def _listen(self, current: Attempt, secret: bytes, address: str) -> Endpoint:
-        warning = self._file_limit.require(current.world_size + _OTHER_FILES)
-        if warning:
-            self._say(f"ttp: {warning}")
+        short = self._file_limit.require(current.world_size + _OTHER_FILES)
+        if short:
+            self._say(warning(f"ttp: {short}"))
         controller = Controller(current.world_size, self.limits, backup=self._is_backup)
         self._server = Server(
             controller,

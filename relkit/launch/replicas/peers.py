@@ -16,6 +16,7 @@ from relkit.flash_checkpoint.slots.errors import BadSlot, NoRoom
 from relkit.flash_checkpoint.slots.slot_format import Owner, SlotHeader
 from relkit.launch.job.settings import Log
 from relkit.launch.replicas.wire import Answer, Asked, Broken, Link, RateLimit, slot_bytes
+from relkit.log_lines import warning
 from relkit.net.dial import dial
 from relkit.net.handshake import Label
 from relkit.net.listener import Listener
@@ -165,7 +166,7 @@ class Doorway:
     def _say(self, line: str) -> None:
         if line not in self._said:
             self._said.add(line)
-            self._log(f"flash checkpoint: {line}")
+            self._log(warning(f"flash checkpoint: {line}"))
 
 
 def push(

@@ -26,6 +26,7 @@ from relkit.launch.replicas.peers import PUSH, Peer, connect, push
 from relkit.launch.replicas.plan import next_step
 from relkit.launch.replicas.rank_slots import RankSlots
 from relkit.launch.replicas.wire import Answer, Asked, Broken, Link, RateLimit
+from relkit.log_lines import warning
 from relkit.text.foreign_json import parse_json
 
 # How often notes are looked for; less often in a large job, as all ask one store.
@@ -236,4 +237,4 @@ class Rounds:
         kind = line[:40]
         if kind not in self._said:
             self._said.add(kind)
-            self._log(f"flash checkpoint: {line}")
+            self._log(warning(f"flash checkpoint: {line}"))

@@ -54,6 +54,7 @@ from relkit.launch.spares.torch_state import (
     seen,
     take_out,
 )
+from relkit.log_lines import warning
 from relkit.process.interruptible_wait import is_set_within
 
 # Spares look once a second or more often whether the job has ended.
@@ -126,7 +127,7 @@ class SpareRendezvous:
             if self._settings.is_asked:
                 what = "node units" if self._settings.node_unit > 1 else "spares"
                 backend = handler.get_backend()
-                self._log(f"rendezvous backend {backend} does not support {what}")
+                self._log(warning(f"rendezvous backend {backend} does not support {what}"))
             return
         self._handler, self._restarts = handler, restarts
         self._is_host = holds_store(self._handler._store)
@@ -416,10 +417,11 @@ class SpareRendezvous:
         if self._try.short_since_s is None:
             self._try.short_since_s = now_s
         if self.membership.lost and not rendezvous.spares and self._is_new("short"):
-            self._log(
+            line = (
                 f"the job has lost {self._lost()}; it waits {self._replacement_s:g} s for a new"
                 " launcher in that place (--replacement-timeout)"
             )
+            self._log(warning(line))
         is_late = now_s > self._try.short_since_s + self._replacement_s
         return self._why_short() if is_late else ""
 

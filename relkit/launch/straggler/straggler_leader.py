@@ -14,7 +14,7 @@ from relkit.launch.straggler.exclusion import Exclusion
 from relkit.launch.straggler.history_publisher import HistoryPublisher
 from relkit.launch.straggler.step_ring import StepReceiver
 from relkit.launch.straggler.verdict_announcer import MIN_COST_S, VerdictAnnouncer
-from relkit.log_lines import Level, Line
+from relkit.log_lines import Level, Line, warning
 from relkit.straggler.edge_traffic import EdgeTraffic
 from relkit.straggler.history_types import RaisedVerdict, Standing
 from relkit.straggler.score.online_scorer import OnlineScorer
@@ -193,7 +193,7 @@ class StragglerLeader:
         why = self._exclusion.impossible
         if self._settings.mode is Mode.EXCLUDE and why:
             line = f"no node can be excluded ({why}): stragglers are only reported"
-            self._log(Line(line, Level.WARNING))
+            self._log(warning(line))
 
 
 def _scorer_settings(settings: Control) -> Settings:

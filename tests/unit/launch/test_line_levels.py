@@ -10,10 +10,13 @@ import pytest
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import Verdict
 from relkit.launch.job.attempt import Attempt
-from relkit.launch.job.exchange import MemoryMailbox
+from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
+from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.netcheck.network_check import CheckSettings, NetworkCheck, NodeFailedCheck
+from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.straggler.verdict_announcer import VerdictAnnouncer
 from relkit.log_lines import Level, Line
+from relkit.ttp.actions import Limits
 from tests.unit.launch.straggler.test_verdict_announcer import straggler
 
 
@@ -61,3 +64,30 @@ def test_what_was_not_persisted(step: int, next_step: str, level: Level) -> None
         Verdict.NOTHING, step, "/ck", "the disk is full", "a fault", 2, next_step=next_step
     )
     assert level_of(outcome.line) is level
+
+
+class Gone(MemoryMailbox):
+    """A store that does not answer."""
+
+    def get(self, key: str) -> bytes | None:
+        raise ExchangeBroken("the rendezvous store failed")
+
+
+def test_try_to_persist_that_is_off() -> None:
+    said: list[str] = []
+    host = PersistHost(Limits(), said.append, lambda _pid: None, lambda _outcome, _job: None)
+    attempt = Attempt("levels", nodes=2, node=1, open_mailbox=lambda _purpose: Gone(1, 2))
+    try:
+        assert host.begin(attempt) == {}
+    finally:
+        host.close()
+    assert said == ["try-to-persist is off: the rendezvous store failed"]
+    assert level_of(said[0]) is Level.WARNING
+
+
+def test_somebody_else_writes_to_the_store() -> None:
+    said: list[str] = []
+    notes = {"key": b"of somebody else"}
+    assert SealedMailbox(MemoryMailbox(0, 2, notes), b"k", said.append).get("key") is None
+    assert "somebody else can write" in said[0]
+    assert level_of(said[0]) is Level.WARNING
