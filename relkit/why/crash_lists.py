@@ -35,6 +35,7 @@ _LS = re.compile(
     r"(?P<file>(?:\S*/)?core(?P<rest>[._-]\S*)?)$"
 )
 
+
 def is_crash_list(lines: Sequence[str]) -> bool:
     """Whether a text is a list of crashes, or of the files that they left."""
     head = [line for line in lines[:_MAX_HEAD] if line.strip()]
