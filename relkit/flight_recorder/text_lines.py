@@ -14,7 +14,7 @@ LONGEST = 1 << 17
 # A log of docker's or of a collector's: an object a line, with a text in it.
 _OBJECT = re.compile(rb'\s*\{\s*"(log|stream|time|timestamp|@timestamp|ts|message|msg|level)"\s*:')
 _TEXTS = ("log", "message", "msg", "text", "textPayload", "MESSAGE", "event")
-_TEXT_MEMBER = re.compile(rb'"(?:log|message|msg|text|textPayload|MESSAGE|event)"\s*:\s*"')
+_TEXT_MEMBER = re.compile(rf'"(?:{"|".join(_TEXTS)})"\s*:\s*"'.encode())
 _OF_A_DUMP = re.compile(rb'"(?:entries|pg_config|pg_status|nccl_version|comm_lib_version)"\s*:')
 # What docker itself puts into an object.
 _DOCKER = frozenset(("log", "stream", "time", "attrs"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from relkit.ranks import RankSet
 from relkit.why.model import Ended, Evidence, Sighting, Speaker
-from relkit.why.rules.exit_codes import cause_of_exit_code
+from relkit.why.rules.exit_codes import cause_of_signal
 from relkit.why.rules.told import Kind
 
 
@@ -157,8 +157,8 @@ def _of_signals(ended: Sequence[Ended]) -> dict[str, int]:
     """Cause -> the rank that alone was ended by a signal of that kind."""
     ranks: dict[str, set[int]] = {}
     for each in ended:
-        if each.rank is not None and each.exit_code is not None and each.exit_code < 0:
-            cause, _ = cause_of_exit_code(each.exit_code)
+        # SIGTERM is what launchers send to those that are left: no line is about that.
+        if each.rank is not None and (cause := cause_of_signal(-(each.exit_code or 0))):
             ranks.setdefault(cause, set()).add(each.rank)
     return {cause: min(those) for cause, those in ranks.items() if len(those) == 1}
 

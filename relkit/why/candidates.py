@@ -40,7 +40,7 @@ _BRANCHES = {
     "p": ("reempt", "ermission d", "ace left", "u is lost"),
     "q": ("uota",),
     "v": ("ict",),
-    "x": ("id", "it", "cept", "hub0] page"),
+    "x": ("id", "it", "cept", "hub0] page", "hub] page"),
     "z": ("ugriffsfehler",),
     "段": ("错误",),
     "已": ("杀死",),

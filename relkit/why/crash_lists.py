@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relkit.text.printable import printable_line
@@ -32,10 +34,6 @@ _LS = re.compile(
     r"^-[rwxsStT-]{9}[.+@]? +\d+ +\S+ +\S+ +[\d.,]+[KMGT]? +(?P<when>\S.{4,40}?) "
     r"(?P<file>(?:\S*/)?core(?P<rest>[._-]\S*)?)$"
 )
-_SIGNALS = {
-    "SIGILL": 4, "SIGTRAP": 5, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8, "SIGKILL": 9, "SIGSEGV": 11,
-    "SIGSYS": 31,
-}  # fmt: skip
 
 
 def is_crash_list(lines: Sequence[str]) -> bool:
@@ -51,61 +49,71 @@ def is_crash_list(lines: Sequence[str]) -> bool:
 
 def read_crashes(lines: Sequence[str], path: Path) -> Iterator[Sighting]:
     """The crashes of a list, each with the process that it was of."""
-    info = _Info(path)
+    info = _Entry(0, "", 0)
     for number, whole in enumerate(lines, start=1):
         line = whole[:_MAX_LINE].rstrip()
         if (row := _ROW.match(line)) is not None:
-            signal = _SIGNALS.get(row["signal"]) or _number(row["signal"])
-            cause = cause_of_signal(signal) or "segfault"
-            yield _sighting(cause, Kind.ROOT, line, path, number, int(row["pid"]), clock_of(line))
+            cause, kind = _cause_of(_signal(row["signal"]))
+            yield _sighting(cause, kind, line, path, number, int(row["pid"]), clock_of(line))
         elif (listed := _LS.match(line)) is not None:
             pid = _pid_of(listed["rest"] or "")
             yield _sighting("segfault", Kind.WEAK, line, path, number, pid, clock_of(line))
+        elif (process := _INFO_PID.match(line)) is not None:
+            yield from info.sightings(path)
+            info = _Entry(int(process[1]), process[2], number)
         else:
-            yield from info.line(line, number)
-    yield from info.finished()
+            info.add(line)
+    yield from info.sightings(path)
 
 
-class _Info:
-    """One entry of `coredumpctl info` after the other."""
+@dataclass(slots=True)
+class _Entry:
+    """One entry of `coredumpctl info`.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._pid, self._line, self._name = 0, 0, ""
-        self._signal, self._host, self._frame = 0, "", ""
-        self._clock: Clock | None = None
+    Args:
+        pid: of the process, 0 for what stands before the first entry; name: of its program.
+        line: of the file, in which it begins.
+    """
 
-    def line(self, line: str, number: int) -> Iterator[Sighting]:
-        """Read one; what came before an entry's first line is its predecessor's."""
-        if (process := _INFO_PID.match(line)) is not None:
-            yield from self.finished()
-            self.__init__(self._path)  # type: ignore[misc]
-            self._pid, self._name, self._line = int(process[1]), process[2], number
-        elif (signal := _INFO_SIGNAL.match(line)) is not None:
-            self._signal = int(signal[1])
+    pid: int
+    name: str
+    line: int
+    signal: int = 0
+    host: str = ""
+    frame: str = ""
+    clock: Clock | None = None
+
+    def add(self, line: str) -> None:
+        """Take a line of it."""
+        if (number := _INFO_SIGNAL.match(line)) is not None:
+            self.signal = int(number[1])
         elif (time := _INFO_TIME.match(line)) is not None:
-            self._clock = clock_of(time[1])
+            self.clock = clock_of(time[1])
         elif (host := _INFO_HOST.match(line)) is not None:
-            self._host = host[1]
-        elif not self._frame and (frame := _INFO_FRAME.match(line)) is not None:
-            self._frame = f"{frame[1]} ({frame[2]})"
+            self.host = host[1]
+        elif not self.frame and (frame := _INFO_FRAME.match(line)) is not None:
+            self.frame = f"{frame[1]} ({frame[2]})"
 
-    def finished(self) -> Iterator[Sighting]:
-        """The entry that was read, if there is one."""
-        if not self._pid:
+    def sightings(self, path: Path) -> Iterator[Sighting]:
+        """What it says, if there is a process in it."""
+        if not self.pid:
             return
-        text = f"process {self._pid} ({self._name}) dumped core, signal {self._signal}"
-        text += f", in {self._frame}" if self._frame else ""
-        yield Sighting(
-            cause=cause_of_signal(self._signal) or "segfault",
-            kind=Kind.ROOT,
-            text=printable_line(text)[:_MAX_TEXT],
-            path=self._path,
-            line=self._line,
-            speaker=Speaker(host=self._host),
-            clock=self._clock,
-            pid=self._pid,
-        )
+        text = f"process {self.pid} ({self.name}) dumped core, signal {self.signal}"
+        text += f", in {self.frame}" if self.frame else ""
+        cause, kind = _cause_of(self.signal)
+        made = _sighting(cause, kind, text, path, self.line, self.pid, self.clock)
+        yield replace(made, speaker=Speaker(host=self.host))
+
+
+def _cause_of(number: int) -> tuple[str, Kind]:
+    """Of a signal, and how much it says: who sent SIGQUIT or the like is not told."""
+    cause = cause_of_signal(number)
+    return (cause, Kind.ROOT) if cause else ("killed", Kind.WEAK)
+
+
+def _signal(word: str) -> int:
+    """By its name or its number; 0 for none."""
+    return signal.Signals[word] if word in signal.Signals.__members__ else _number(word)
 
 
 def _pid_of(rest: str) -> int:

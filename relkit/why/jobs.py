@@ -14,14 +14,16 @@ from itertools import pairwise
 from pathlib import Path
 
 from relkit.why.job_marks import number_of_name
+from relkit.why.kinds import FileKind
 from relkit.why.model import FileFacts
 
 # Are these two files, dumps of one rank, of one run? None where that does not show.
 OneRun = Callable[[Path, Path], "bool | None"]
 _OF_ALL = frozenset(
-    (
-        "log of a kernel", "sacct's accounting", "scontrol's description of a job",
-        "description of a pod", "events of Kubernetes", "list of crashes",
+    kind.value
+    for kind in (
+        FileKind.KERNEL_LOG, FileKind.ACCOUNTING, FileKind.JOB, FileKind.POD, FileKind.EVENTS,
+        FileKind.CRASHES,
     )
 )  # fmt: skip
 _OF_ARRAY = re.compile(r"(\d{1,10})_\d{1,7}", re.ASCII)
@@ -90,7 +92,8 @@ def jobs_of(facts: Sequence[FileFacts], is_one_run: OneRun) -> Jobs:
         return Jobs((Job(name, _of_only(facts, name)),))
     jobs = [Job(name, tuple(each)) for name, each in parts.items()]
     ordered, by = _newest_first(jobs)
-    shared = [f for f in facts if not any(f is known for part in parts.values() for known in part)]
+    known = {id(f) for part in parts.values() for f in part}
+    shared = [f for f in facts if id(f) not in known]
     return Jobs(tuple(_with_shared(job, shared) for job in ordered), by, is_sure)
 
 
@@ -128,8 +131,9 @@ def _by_id(facts: Sequence[FileFacts]) -> dict[str, list[FileFacts]]:
         else:
             nameless.append(each)
     if len(parts) > 1:
+        below = _names_below(parts)
         for each in nameless:
-            near = _nearest(each.path, parts)
+            near = _nearest(each.path, below)
             if near:
                 parts[near].append(each)
     elif parts:
@@ -166,14 +170,21 @@ def _joined(
     return made_of, is_sure
 
 
-def _nearest(file: Path, parts: Mapping[str, Sequence[FileFacts]]) -> str:
+def _names_below(parts: Mapping[str, Sequence[FileFacts]]) -> dict[Path, set[str]]:
+    """Folder -> the jobs that have files in it or below it."""
+    below: dict[Path, set[str]] = {}
+    for name, part in parts.items():
+        for each in part:
+            for folder in each.path.parents:
+                below.setdefault(folder, set()).add(name)
+    return below
+
+
+def _nearest(file: Path, below: Mapping[Path, set[str]]) -> str:
     """The only job that has files in the file's folder or below the nearest one above it."""
     for folder in file.parents:
-        below = {
-            name for name, part in parts.items() if any(folder in f.path.parents for f in part)
-        }
-        if below:
-            return below.pop() if len(below) == 1 else ""
+        if folder in below:
+            return next(iter(below[folder])) if len(below[folder]) == 1 else ""
     return ""
 
 
@@ -187,15 +198,16 @@ def _by_place(
             continue
         verdict = _are_apart(split, is_one_run)
         if verdict is not None:
-            return {name: _with_unused(name, part, facts) for name, part in split.items()}, verdict
+            unused = [f for f in facts if not f.source.used_for]
+            return {name: _with_unused(name, part, unused) for name, part in split.items()}, verdict
     return {"": list(facts)}, True
 
 
 def _with_unused(
-    name: str, part: Sequence[FileFacts], facts: Sequence[FileFacts]
+    name: str, part: Sequence[FileFacts], unused: Sequence[FileFacts]
 ) -> list[FileFacts]:
-    unused = [f for f in facts if not f.source.used_for and Path(name) in f.path.parents]
-    return [*part, *unused]
+    folder = Path(name)
+    return [*part, *(f for f in unused if folder in f.path.parents)]
 
 
 def _folders(facts: Sequence[FileFacts]) -> dict[str, list[FileFacts]]:
@@ -234,7 +246,7 @@ def _stems(facts: Sequence[FileFacts]) -> dict[str, list[FileFacts]]:
     """Dumps of the same ranks in one folder, under two names."""
     split: dict[str, list[FileFacts]] = {}
     for each in facts:
-        if each.source.used_for == "dump of the flight recorder":
+        if each.source.used_for == FileKind.DUMP.value:
             stem = re.sub(r"\d+(?:\.\w+)?$", "", each.read_as.name)
             split.setdefault(str(each.path.parent / stem), []).append(each)
     return split
@@ -308,7 +320,7 @@ def _same_ranks(parts: Sequence[Sequence[FileFacts]]) -> list[tuple[Path, Path]]
         mine: dict[str, Path] = {}
         for each in part:
             number = re.search(r"(\d+)(?:\.\w+)?$", each.read_as.name)
-            if each.source.used_for == "dump of the flight recorder" and number:
+            if each.source.used_for == FileKind.DUMP.value and number:
                 mine[number[1]] = each.read_as
         pairs += [(by_number[n], mine[n]) for n in sorted(mine.keys() & by_number.keys())[:2]]
         by_number |= mine

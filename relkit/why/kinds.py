@@ -9,6 +9,7 @@ from enum import Enum
 from relkit.text.foreign_json import parse_json
 from relkit.why.crash_lists import is_crash_list
 from relkit.why.error_file import is_error_file
+from relkit.why.packed.unpacking import packing_of
 from relkit.why.ras_text import is_ras_json, is_ras_text
 from relkit.why.scheduler_text import is_accounting, is_events, is_job, is_pod_description
 
@@ -47,9 +48,6 @@ class Sorted:
 _MAGIC = (
     (b"\x7fELF", "a core file or a program: `gdb PROGRAM FILE -batch -ex bt` shows a core's stack"),
     (b"PK\x03\x04", "a checkpoint, an archive in an archive, or one that cannot be read"),
-    (b"BZh", "packed with bzip2 twice"),
-    (b"\xfd7zXZ", "packed with xz twice"),
-    (b"\x28\xb5\x2f\xfd", "packed with zstd twice"),
     (b"\x89PNG", "a picture"),
     (b"\xff\xd8\xff", "a picture"),
     (b"%PDF", "a PDF"),
@@ -98,10 +96,12 @@ def sort_file(head: bytes, text: bytes) -> Sorted:
     """What a file is.
 
     Args:
-        head: its first bytes as on the disk; text: the same, unpacked and as UTF-8.
+        head: its first bytes, unpacked; text: the same as UTF-8.
     """
     if not head:
         return Sorted(FileKind.NONE, "it is empty")
+    if (packing := packing_of(head)) is not None:
+        return Sorted(FileKind.NONE, f"packed with {packing.name} twice")
     for magic, why in _MAGIC:
         if head.startswith(magic):
             return Sorted(FileKind.NONE, why)

@@ -14,9 +14,11 @@ from relkit.errors import UsageProblem
 from relkit.files.input_file import read_input
 from relkit.files.usual_timeline import usual_folders
 from relkit.findings import Evidence, Finding, Report, Status
+from relkit.ranks import RankSet
 from relkit.text.foreign_json import parse_object
 from relkit.text.nearest import nearest
 from relkit.text.printable import printable_line
+from relkit.why.diagnose import SURE
 from relkit.why.rules.causes import CAUSES
 from relkit.why.rules.line_rules import rule_of
 from relkit.why.show import NAMED, NOT_KNOWN, NOTHING, WHOLE_JOB
@@ -94,7 +96,7 @@ def explain_job(job_id: str, *, argv: Sequence[str] = ()) -> Report:
         "job": job_id,
         "state": state,
         "culprits": list(fault.ranks) if fault else [],
-        "who": finding.title.partition(":")[0] if fault and fault.ranks else "nobody",
+        "who": _who(fault) if fault else "nobody",
         "cause": _cause(fault) if fault else "",
         "place": "",
         "confidence": fault.score if fault else 0.0,
@@ -122,19 +124,22 @@ def _finding(job_id: str, state: str, fault: _Fault | None) -> Finding:
             advice="While it hangs: `relkit stacks dump --job JOB -o DIR`, then relkit why DIR. "
             "Its output is where the launcher's went: name it as well.",
         )
-    sure = fault.score >= 0.5
-    ranks = ", ".join(map(str, fault.ranks))
-    title = f"rank{'s' if len(fault.ranks) > 1 else ''} {ranks}: " if fault.ranks else "nobody: "
+    sure = fault.score >= SURE
+    title = f"{_who(fault)}: "
     return Finding(
         (NAMED if fault.ranks else WHOLE_JOB) if sure else NOT_KNOWN,
         Status.FAIL if sure else Status.UNKNOWN,
         f"{title}{printable_line(fault.text.removeprefix(title))}",
-        ranks=",".join(map(str, fault.ranks)),
+        ranks=RankSet.of(fault.ranks).fold(),
         reasons=(f"{fault.where} says so",),
         evidence=(Evidence("confidence", fault.score),),
         advice=CAUSES["launcher"].advice if not fault.ranks else
         "Name the job's own output as well: it has what that rank said itself.",
     )  # fmt: skip
+
+
+def _who(fault: _Fault) -> str:
+    return RankSet.of(fault.ranks).in_words() if fault.ranks else "nobody"
 
 
 def _cause(fault: _Fault) -> str:

@@ -88,8 +88,7 @@ def word_of_text(lines: Sequence[str]) -> HangWord:
         missing = sum(int(m[1]) for line in lines[:_MAX_LINES] if (m := _MISSING.match(line)))
         some = f"{missing} processes give no data" if missing else "all ranks are alike"
         return HangWord((), f"by NCCL's RAS {some}", 0.0)
-    others = {-1 - number: front for number in range(counts[front])}
-    return _verdict({**listed, **others}, [], sum(counts.values()))
+    return _behind(listed, front, len(listed) + counts[front])
 
 
 def _verdict(totals: Mapping[int, int], gone: Sequence[int], size: int) -> HangWord:
@@ -100,9 +99,19 @@ def _verdict(totals: Mapping[int, int], gone: Sequence[int], size: int) -> HangW
             f"{RankSet.of(gone).in_words()} {verb} not answer NCCL's RAS, the others do",
             _GONE,
         )
-    lowest, most = min(totals.values(), default=0), max(totals.values(), default=0)
+    return _behind(totals, max(totals.values(), default=0), len(totals))
+
+
+def _behind(totals: Mapping[int, int], most: int, known: int) -> HangWord:
+    """The verdict on who stays behind.
+
+    Args:
+        totals: collectives by rank, at least of those that have launched fewer than the most.
+        most: collectives that a rank has launched; known: of so many ranks that is told.
+    """
+    lowest = min(totals.values(), default=most)
     behind = sorted(rank for rank, total in totals.items() if total == lowest)
-    if lowest == most or 2 * len(behind) > len(totals) or behind[0] < 0:
+    if lowest == most or 2 * len(behind) > known:
         return HangWord((), "by NCCL's RAS no few ranks stay behind the others", 0.0)
     verb = "has" if len(behind) == 1 else "have"
     return HangWord(

@@ -82,6 +82,14 @@ def test_the_verdict_in_the_timeline_counts(timeline: Path) -> None:
     assert "sleeps" not in why("job").output
 
 
+def test_ranks_at_fault_are_told_as_elsewhere(timeline: Path) -> None:
+    leave(failed())
+    verdict = {"job_id": "job", "verdict": "they sleep", "culprits": [0, 1, 2, 5]}
+    (timeline / "report.json").write_text(json.dumps(verdict))
+    assert "RK-WHY-001  ranks 0-2,5: they sleep" in why("job").output
+    assert json.loads(why("job", "--json").output)["who"] == "ranks 0-2,5"
+
+
 def test_a_verdict_that_is_older_than_the_job_is_another_run_s(timeline: Path) -> None:
     leave(failed())
     file = timeline / "report.json"

@@ -206,11 +206,10 @@ def _as_a_whole(judged: JudgedJob) -> list[Finding]:
 def _nobody(measured: MeasuredSteps, judged: JudgedJob) -> Finding:
     ranks = RankSet.of(each.rank for each in measured.ranks)
     last = int(judged.numbers[-1])
-    told = "suspected" if judged.suspects else "named"
     return Finding(
         "RK-STRAG-005",
         Status.OK,
-        f"nobody is {'named' if told == 'suspected' else 'slow'}: {ranks.in_words()} up to step "
+        f"nobody is {'named' if judged.suspects else 'slow'}: {ranks.in_words()} up to step "
         f"{last:,}, by {measured.how}",
         evidence=(
             Evidence("steps read", len(judged.numbers)),

@@ -22,14 +22,12 @@ class Windows:
 
     Args:
         numbers: ascending; begin_us, end_us: of each. thread: that marks them, -1 = not known.
-        is_numbered: the marks have numbers, which are equal on all ranks.
     """
 
     numbers: Ints
     begin_us: Floats
     end_us: Floats
     thread: int
-    is_numbered: bool
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -67,12 +65,11 @@ def windows_of(label: str, marks: Sequence[Mark]) -> Windows:
     begin, end = (np.array([mark[place] for mark in ordered]) for place in (0, 1))
     number = np.array([mark[2] for mark in ordered], dtype=np.int64)
     thread = ordered[0][3] if len({mark[3] for mark in ordered}) == 1 else -1
-    is_numbered = bool((number >= 0).all())
     if label.startswith("Optimizer"):
         begin, end = end[:-1], end[1:]
     elif label.startswith(("DistributedDataParallel", "enumerate(DataLoader)")):
         begin, end = begin[:-1], begin[1:]
-    if is_numbered:
+    if (number >= 0).all():
         # A number that comes again is another loop's: nobody knows which is meant.
         once = np.bincount(np.unique(number, return_inverse=True)[1]) == 1
         kept = once[np.unique(number, return_inverse=True)[1]]
@@ -81,4 +78,4 @@ def windows_of(label: str, marks: Sequence[Mark]) -> Windows:
         begin, end, number = begin[order], end[order], number[order]
     else:
         number = np.arange(len(begin), dtype=np.int64)
-    return Windows(number, begin, end, thread, is_numbered)
+    return Windows(number, begin, end, thread)

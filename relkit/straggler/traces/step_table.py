@@ -128,8 +128,9 @@ class _Rows:
         parts, known, more = _parts({kind: each[kept] for kind, each in times.items()}, step)
         notes += more + self._said()
         ranks = []
-        for number in np.unique(rank):
-            at = np.flatnonzero((rank == number) & np.isfinite(parts[REST]))
+        numbers, first = np.unique(rank, return_index=True)
+        for number, mine in zip(numbers, np.split(np.arange(len(rank)), first[1:]), strict=True):
+            at = mine[np.isfinite(parts[REST, mine])]
             ranks.append(
                 RankSteps(
                     int(number), step[at], parts[:, at],

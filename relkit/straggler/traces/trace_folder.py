@@ -40,7 +40,6 @@ class _Part:
     rank: int
     label: str
     numbers: Ints
-    is_numbered: bool
     steps: StepParts
     role: str
     host: str
@@ -157,7 +156,7 @@ def _measured(trace: TraceFile, rank: int, label: str, said: _Said) -> _Part:
     devices = has_kernels(trace.events)
     role = role_of(rank, groups, steps.transfers, device_model(trace.properties))
     return _Part(
-        trace.path, rank, label, windows.numbers[known], windows.is_numbered,
+        trace.path, rank, label, windows.numbers[known],
         replace(steps, parts=parts[:, known], operation_s=steps.operation_s[:, known]),
         role, host_of(trace), devices,
     )  # fmt: skip

@@ -20,7 +20,7 @@ def world_size_of(lines: Iterable[str]) -> int:
     """The largest number of ranks that is said, 0 where none is.
 
     Args:
-        lines: of a log: of its beginning, where programs say it.
+        lines: of a log.
     """
     # Groups of some ranks speak of their own size: the whole is the largest.
     return max(

@@ -61,6 +61,12 @@ CASES: dict[str, tuple[dict[str, str], str, list[int], str]] = {
     "coredumpctl's list alone": (
         {"cores.txt": LIST.format(signal="SIGABRT")}, "abort", [], "process 4711",
     ),
+    "coredumpctl's list: a signal that somebody has sent": (
+        {"cores.txt": LIST.format(signal="SIGQUIT"), "job.log": INIT}, "killed", [2], "",
+    ),
+    "coredumpctl's entry: a signal that somebody has sent": (
+        {"info.txt": INFO.format(signal="24 (XCPU)")}, "killed", [], "node7",
+    ),
     "coredumpctl's entry": (
         {"info.txt": INFO.format(signal="11 (SEGV)")}, "segfault", [], "node7",
     ),

@@ -103,6 +103,12 @@ def test_a_damaged_one_is_said(packing: str, tmp_path: Path) -> None:
     assert "damaged" in file["note"] or "cut" in file["note"]
 
 
+@pytest.mark.parametrize("packing", PACK)
+def test_one_that_is_packed_twice_says_so(packing: str, tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_bytes(PACK[packing](PACK[packing](LOG)))
+    assert explain([tmp_path]).facts["files"][0]["note"] == f"packed with {packing} twice"
+
+
 def test_zstd_is_read_where_it_can_be(tmp_path: Path) -> None:
     zstandard = pytest.importorskip("zstandard")
     packed = zstandard.ZstdCompressor().compress(LOG)

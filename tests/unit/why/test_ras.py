@@ -6,12 +6,14 @@ the text is written after NVIDIA's documentation of it.
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relkit.why.explain import explain
+from relkit.why.ras_text import word_of_text
 from tests.unit.nccl_ras.simulated_ras import ras_answer, ras_missing, ras_rank
 
 TEXT = """\
@@ -86,6 +88,16 @@ def test_the_text_names_the_ranks_of_the_smaller_group(tmp_path: Path) -> None:
     text = TEXT.format(errors="MISMATCH") + MISMATCH
     facts = facts_of(tmp_path, text.encode())
     assert (facts["cause"], facts["culprits"]) == ("hang", [4, 9])
+
+
+def test_a_text_may_speak_of_any_number_of_ranks() -> None:
+    lines = (TEXT.format(errors="MISMATCH") + MISMATCH).replace("30 ranks", "9999999 ranks")
+    tracemalloc.start()
+    word = word_of_text(lines.splitlines())
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert word.culprits == (4, 9)
+    assert most_bytes < 1 << 20
 
 
 def test_a_text_in_which_all_is_well_names_nobody(tmp_path: Path) -> None:

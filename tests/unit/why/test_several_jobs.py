@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from relkit.findings import Report
 from relkit.why.explain import explain
+from relkit.why.jobs import jobs_of
+from relkit.why.model import FileFacts, JobMarks, SourceFile
 from tests.unit.flight_recorder.flight_builders import document, entry, steps
 from tests.unit.why.job_logs import OOM, raised
 from tests.unit.why.job_logs import steps as progress
@@ -251,3 +254,16 @@ def test_tasks_of_one_job_are_told_from_jobs_of_an_array(tmp_path: Path) -> None
     assert (tasks["cause"], tasks["culprits"], "jobs" in tasks) == ("exception", [1], False)
     array = write(tmp_path / "array", texts(lambda n: 0)).facts
     assert (array["job"], array["cause"], len(array["jobs"])) == ("4711_2", "peer-lost", 3)
+
+
+def test_thousands_of_files_cost_little() -> None:
+    def facts(name: str, job: str) -> FileFacts:
+        return FileFacts(SourceFile(Path(name), "log"), JobMarks(job))
+
+    count = 2000
+    named = [facts(f"/d/job_{n % 2}/x{n}.log", f"{n % 2}") for n in range(count)]
+    nameless = [facts(f"/d/job_1/sub/y{n}.log", "") for n in range(count)]
+    began_s = time.process_time()
+    jobs = jobs_of([*named, *nameless], lambda _left, _right: None).jobs
+    assert time.process_time() - began_s < 5.0
+    assert {job.name: len(job.facts) for job in jobs} == {"0": count // 2, "1": 3 * count // 2}

@@ -100,6 +100,8 @@ LOGS: dict[str, tuple[str, str, list[int]]] = {
     "a lost GPU": ("Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost. Reboot "
                    "the system to recover this GPU\n", "hardware", []),
     "a page fault of AMD's": (AMD, "device-error", []),
+    "one of a device with one graphics hub": (AMD.replace("gfxhub0", "gfxhub"), "device-error", []),
+    "one of its memory hub": (AMD.replace("gfxhub0", "mmhub"), "device-error", []),
     "an Ascend device": (
         "[rank1]: RuntimeError: ACL stream synchronize failed, error code:507015\n",
                          "device-error", [1]),

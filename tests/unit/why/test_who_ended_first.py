@@ -143,3 +143,13 @@ def test_where_the_dead_ranks_own_log_may_be_missing_a_waiting_rank_is_not_accus
     assert said(tmp_path, logs) == ([], "peer-lost")
     missing = [each["what"] for each in explain([tmp_path]).facts["missing"]]
     assert any("number of ranks" in each for each in missing) is not bool(said_size)
+
+
+def test_what_a_launcher_says_is_not_of_the_rank_that_it_ended_itself(tmp_path: Path) -> None:
+    lines = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: train.py FAILED\n"
+    (tmp_path / "agent.log").write_text(lines)
+    (tmp_path / "job.log").write_text(table({0: 1, 1: -15}, first=0))
+    told = explain([tmp_path]).facts["first_errors"]
+    about = [each for each in told if "ChildFailedError" in str(each)]
+    assert about
+    assert all("rank 1" not in str(each) for each in about), about
