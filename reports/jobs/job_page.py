@@ -11,7 +11,6 @@ from markupsafe import Markup
 from relkit import __version__
 from relkit.accounting.report import HEADER, rows_of
 from relkit.findings import Finding, Report, Status, worst
-from relkit.history.report import date
 from relkit.job_page.parts import JobParts, recovery_rows
 from relkit.live_job.report import rate_words
 from relkit.live_job.saved import Saved, age_words, saved_words
@@ -56,7 +55,7 @@ class _Section:
 
 @dataclass(frozen=True, slots=True)
 class _Happened:
-    """A row of what happened."""
+    """A row of what happened; its time is UTC, as all times of a page are."""
 
     time: str
     what: str
@@ -76,10 +75,11 @@ def render(parts: JobParts, *, draw_with_graphviz: bool = True) -> str:
     facts = {} if account is None else account.facts
     recoveries = recovery_rows(parts)
     happened = [
-        _Happened(date(event.at_unix_s), event.what.value, event.text, event.finding)
+        _Happened(page_time(event.at_unix_s), event.what.value, event.text, event.finding)
         for event in parts.events[-MAX_EVENTS:]
     ]
     hang = parts.hang
+    hang_findings = _worst_first(hang.report) if hang is not None else ()
     lanes = graph = Markup("")
     if hang is not None:
         # These escape every name.
@@ -97,7 +97,8 @@ def render(parts: JobParts, *, draw_with_graphviz: bool = True) -> str:
             happened=happened,
             happened_left_out=max(0, len(parts.events) - MAX_EVENTS),
             hang=hang,
-            hang_findings=_worst_first(hang.report)[:MAX_FINDINGS] if hang else (),
+            hang_findings=hang_findings[:MAX_FINDINGS],
+            hang_left_out=max(0, len(hang_findings) - MAX_FINDINGS),
             graph=graph,
             lanes=lanes,
             done=hang_page.actions_of(hang) if hang else (),
@@ -199,5 +200,5 @@ def _tiles(facts: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         tiles.append(("productive", f"{facts['ettr']:.1%}", "of the launcher's time (ETTR)"))
     if live.get("saved"):
         saved = [Saved(**each) for each in live["saved"]]
-        tiles.append(("last checkpoint", str(max(s.step for s in saved)), saved_words(saved)))
+        tiles.append(("last checkpoint", f"{max(s.step for s in saved):,}", saved_words(saved)))
     return tiles
