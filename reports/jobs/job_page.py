@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from relkit import __version__
+from relkit.accounting.progress import HUNG
 from relkit.accounting.report import HEADER, rows_of
 from relkit.findings import Finding, Report, Status, worst
 from relkit.job_page.parts import JobParts, recovery_rows
@@ -144,16 +145,22 @@ def _worst_first(report: Report) -> tuple[Finding, ...]:
 
 def _status(parts: JobParts) -> Status:
     """Of the job where that is known: a job that went on after a hang is no failure."""
+    if _is_hung(parts):
+        return Status.FAIL
     if parts.account is not None and parts.account.findings:
         return parts.account.status
     reports = [*parts.reports.values(), *([parts.hang.report] if parts.hang else [])]
     return worst(report.status for report in reports)
 
 
+def _is_hung(parts: JobParts) -> bool:
+    """Now, as its launcher says."""
+    return parts.account is not None and _live(parts.account.facts).get("health") == HUNG
+
+
 def _headline(parts: JobParts) -> str:
     state = str(parts.account.facts.get("state", "")) if parts.account is not None else ""
-    live = _live({} if parts.account is None else parts.account.facts)
-    if live.get("health") == "hung":
+    if _is_hung(parts):
         return "The job hangs"
     if state in _STATES:
         return f"The job {_STATES[state]}"

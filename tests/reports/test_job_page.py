@@ -20,7 +20,7 @@ from relkit.history.model import Event, What
 from relkit.job_page.parts import JobParts, parts_of
 from relkit.output import as_json
 from relkit.reports.jobs import job_page
-from tests.reports.job_parts import whole
+from tests.reports.job_parts import LIVE, whole
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +61,21 @@ def test_what_happened_has_the_clock_of_the_rest_of_the_page() -> None:
     text = job_page.render(whole(8), draw_with_graphviz=False)
     assert "2023-11-14 22:13:20 UTC" in text
     assert "<time>2023-11-14 22:13:44 UTC</time>" in text
+
+
+def test_a_job_that_hangs_is_not_called_ok() -> None:
+    parts = whole(8)
+    assert parts.account is not None
+    runs = Finding("RK-JOB-001", Status.OK, "job night runs")
+    facts = {**parts.account.facts, "state": "running", "live": {**LIVE, "health": "hung"}}
+    text = job_page.render(
+        replace(parts, account=replace(parts.account, findings=(runs,), facts=facts)),
+        draw_with_graphviz=False,
+    )
+    head = text.partition("<header")[2].partition("</header>")[0]
+    assert "The job hangs" in head
+    assert "verdict-fail" in head
+    assert "chip-ok" not in head
 
 
 def test_findings_of_a_hang_that_are_not_shown_are_counted() -> None:
