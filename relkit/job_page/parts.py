@@ -72,10 +72,10 @@ def parts_of(named: str, *, argv: tuple[str, ...] = ()) -> JobParts:
     """
     notes: list[str] = []
     now_s = time.time()
-    folder: Path | None = Path(named)
+    folder: Path | None
     account: Report | None = None
     job_id, begun_s = named, 0.0
-    if folder is not None and folder.is_dir():
+    if (folder := Path(named)).is_dir():
         job_id = _job_of(folder)
         account = _account(job_id, argv, now_s) or _kept_account(folder / _RECOVERY, notes)
     else:

@@ -71,7 +71,8 @@ def _row(job: str, known: Mapping[str, Any], here: list[int], now_s: float) -> d
         "job_id": known["job_id"],
         "state": state,
         "health": progress.health,
-        "nodes": here,
+        # A launcher that was started again on its node has left two journals.
+        "nodes": sorted(set(here)),
         "of_nodes": progress.nodes,
         "ranks": progress.ranks,
         "attempt": progress.attempt,

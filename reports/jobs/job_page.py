@@ -9,9 +9,9 @@ from typing import Any
 from markupsafe import Markup
 
 from relkit import __version__
+from relkit.accounting.progress import HUNG
 from relkit.accounting.report import HEADER, rows_of
 from relkit.findings import Finding, Report, Status, worst
-from relkit.history.report import date
 from relkit.job_page.parts import JobParts, recovery_rows
 from relkit.live_job.report import rate_words
 from relkit.live_job.saved import Saved, age_words, saved_words
@@ -56,7 +56,7 @@ class _Section:
 
 @dataclass(frozen=True, slots=True)
 class _Happened:
-    """A row of what happened."""
+    """A row of what happened; its time is UTC, as all times of a page are."""
 
     time: str
     what: str
@@ -76,10 +76,11 @@ def render(parts: JobParts, *, draw_with_graphviz: bool = True) -> str:
     facts = {} if account is None else account.facts
     recoveries = recovery_rows(parts)
     happened = [
-        _Happened(date(event.at_unix_s), event.what.value, event.text, event.finding)
+        _Happened(page_time(event.at_unix_s), event.what.value, event.text, event.finding)
         for event in parts.events[-MAX_EVENTS:]
     ]
     hang = parts.hang
+    hang_findings = _worst_first(hang.report) if hang is not None else ()
     lanes = graph = Markup("")
     if hang is not None:
         # These escape every name.
@@ -97,7 +98,8 @@ def render(parts: JobParts, *, draw_with_graphviz: bool = True) -> str:
             happened=happened,
             happened_left_out=max(0, len(parts.events) - MAX_EVENTS),
             hang=hang,
-            hang_findings=_worst_first(hang.report)[:MAX_FINDINGS] if hang else (),
+            hang_findings=hang_findings[:MAX_FINDINGS],
+            hang_left_out=max(0, len(hang_findings) - MAX_FINDINGS),
             graph=graph,
             lanes=lanes,
             done=hang_page.actions_of(hang) if hang else (),
@@ -143,16 +145,22 @@ def _worst_first(report: Report) -> tuple[Finding, ...]:
 
 def _status(parts: JobParts) -> Status:
     """Of the job where that is known: a job that went on after a hang is no failure."""
+    if _is_hung(parts):
+        return Status.FAIL
     if parts.account is not None and parts.account.findings:
         return parts.account.status
     reports = [*parts.reports.values(), *([parts.hang.report] if parts.hang else [])]
     return worst(report.status for report in reports)
 
 
+def _is_hung(parts: JobParts) -> bool:
+    """Now, as its launcher says."""
+    return parts.account is not None and _live(parts.account.facts).get("health") == HUNG
+
+
 def _headline(parts: JobParts) -> str:
     state = str(parts.account.facts.get("state", "")) if parts.account is not None else ""
-    live = _live({} if parts.account is None else parts.account.facts)
-    if live.get("health") == "hung":
+    if _is_hung(parts):
         return "The job hangs"
     if state in _STATES:
         return f"The job {_STATES[state]}"
@@ -199,5 +207,5 @@ def _tiles(facts: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         tiles.append(("productive", f"{facts['ettr']:.1%}", "of the launcher's time (ETTR)"))
     if live.get("saved"):
         saved = [Saved(**each) for each in live["saved"]]
-        tiles.append(("last checkpoint", str(max(s.step for s in saved)), saved_words(saved)))
+        tiles.append(("last checkpoint", f"{max(s.step for s in saved):,}", saved_words(saved)))
     return tiles

@@ -139,6 +139,17 @@ def test_launchers_of_one_run_stand_beside_each_other_and_earlier_runs_apart() -
     assert (facts["earlier_runs"], facts["state"]) == (1, "succeeded")
 
 
+def test_a_node_whose_launcher_was_started_again_is_listed_once() -> None:
+    for node, name in ((1, "6-6"), (0, "7-7"), (1, "8-8")):
+        story = Story("job")
+        story.add(What.ATTEMPT, node=node, nodes=2).add(What.OPERATION, 1.0)
+        leave(story.add(What.ENDED, 5.0, name="succeeded"), name)
+    listed = plain()["jobs"]
+    assert isinstance(listed, list)
+    assert [row["nodes"] for row in listed] == [[0, 1]]
+    assert plain("job")["live"]["nodes"] == [0, 1]  # type: ignore[index]
+
+
 @pytest.mark.parametrize("job", ["nobody", "../nobody", "x\x1b[31m"])
 def test_a_job_that_is_not_there_is_an_error_that_says_where_to_look(job: str) -> None:
     leave(restarted())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from relkit.history.model import Event, What
 from relkit.job_page.parts import JobParts, parts_of
 from relkit.output import as_json
 from relkit.reports.jobs import job_page
-from tests.reports.job_parts import whole
+from tests.reports.job_parts import LIVE, whole
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +45,47 @@ def test_everything_that_is_kept_is_on_it(ranks: int) -> None:
     assert "Earlier events not shown: 24" in text
     # Nothing is loaded from elsewhere, and no script runs.
     assert not re.search(r"<script|src=\"http|url\(http", text)
+
+
+@pytest.fixture
+def _far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as context:
+        context.setenv("TZ", "XST-9")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_far_east")
+def test_what_happened_has_the_clock_of_the_rest_of_the_page() -> None:
+    text = job_page.render(whole(8), draw_with_graphviz=False)
+    assert "2023-11-14 22:13:20 UTC" in text
+    assert "<time>2023-11-14 22:13:44 UTC</time>" in text
+
+
+def test_a_job_that_hangs_is_not_called_ok() -> None:
+    parts = whole(8)
+    assert parts.account is not None
+    runs = Finding("RK-JOB-001", Status.OK, "job night runs")
+    facts = {**parts.account.facts, "state": "running", "live": {**LIVE, "health": "hung"}}
+    text = job_page.render(
+        replace(parts, account=replace(parts.account, findings=(runs,), facts=facts)),
+        draw_with_graphviz=False,
+    )
+    head = text.partition("<header")[2].partition("</header>")[0]
+    assert "The job hangs" in head
+    assert "verdict-fail" in head
+    assert "chip-ok" not in head
+
+
+def test_findings_of_a_hang_that_are_not_shown_are_counted() -> None:
+    parts = whole(8)
+    assert parts.hang is not None
+    report = parts.hang.report
+    many = replace(report, findings=report.findings[:1] * (job_page.MAX_FINDINGS + 3))
+    hang = replace(parts.hang, report=many)
+    text = job_page.render(replace(parts, hang=hang, reports={}), draw_with_graphviz=False)
+    assert "Findings not shown: 3" in text
 
 
 def test_what_is_missing_is_left_out() -> None:
@@ -83,10 +126,11 @@ def folder_of(tmp_path: Path, job: str = "night") -> Path:
 
 def test_a_folder_gives_what_is_of_its_job(tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
-    database.write(tmp_path / "state" / "relkit", [Event(1e9, What.START, "night", text="begins")])
+    starts = [Event(time.time(), What.START, job, text=f"{job} begins") for job in ("night", "day")]
+    database.write(tmp_path / "state" / "relkit", starts)
     parts = parts_of(str(folder))
     assert (parts.job_id, list(parts.reports)) == ("night", ["flash"])
-    assert [event.text for event in parts.events] == []
+    assert [event.text for event in parts.events] == ["night begins"]
     assert [note.partition(":")[0] for note in parts.notes] == ["netcheck.json", "report.json"]
     assert parts.hang is None
 
