@@ -78,6 +78,7 @@ fresh-check:
 
 # As root: a real API server, kubelet and containerd, in namespaces; built once, ten minutes of CPU time.
 kube-test: $(VENV)/.develop
+	tools/debian_packages.sh
 	tools/kube_test/build.sh
 	unshare --net --mount --pid --mount-proc --fork $(BIN)/python -m tools.kube_test
 

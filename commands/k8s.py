@@ -11,7 +11,7 @@ from relkit.command_group import CommandGroup
 from relkit.commands.shared.options import FiniteRange
 from relkit.errors import EXIT_OK, UsageProblem
 from relkit.log_lines import say, warning
-from relkit.output import require_new, write_atomic
+from relkit.output import emit_text
 
 # relkit.kubernetes.values.ENGINES; `--help` does not wait for YAML's reader.
 _ENGINES = ("job", "jobset", "trainjob", "pytorchjob")
@@ -67,12 +67,7 @@ def render(
     for line in without_counterpart(values):
         say(warning(line))
     made = objects(values)
-    text = as_yaml([dict(given)] if as_values else made)
-    if output is None or str(output) == "-":
-        click.echo(text, nl=False)
-    else:
-        require_new(output, force=force)
-        write_atomic(output, text)
+    emit_text(as_yaml([dict(given)] if as_values else made), output, force=force)
     return EXIT_OK
 
 

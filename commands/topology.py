@@ -12,7 +12,7 @@ from relkit.command_group import CommandGroup
 from relkit.commands.shared.options import finish, report_options
 from relkit.errors import UsageProblem
 from relkit.log_lines import say_report
-from relkit.output import require_new, write_atomic
+from relkit.output import emit_text
 
 
 @click.group(cls=CommandGroup)
@@ -83,10 +83,6 @@ def sort(
     if fmt is not None:
         return finish(report, fmt, output, force)
     lines = "".join(f"{node}\n" for node in report.facts["order"])
-    if output is None or str(output) == "-":
-        click.echo(lines, nl=False)
-    else:
-        require_new(output, force=force)
-        write_atomic(output, lines)
+    emit_text(lines, output, force=force)
     say_report(report)
     return report.exit_code

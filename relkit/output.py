@@ -106,12 +106,36 @@ def render(report: Report, fmt: str, *, colour: bool = False) -> str:
 
 def emit(report: Report, fmt: str, output: Path | None = None, *, force: bool = False) -> None:
     """Write the report to stdout, or atomically to a file (refusing to overwrite unless forced)."""
-    if output is None or str(output) == "-":
-        sys.stdout.write(render(report, fmt, colour=use_colour(sys.stdout)))
+    colour = _file_of(output) is None and use_colour(sys.stdout)
+    emit_text(render(report, fmt, colour=colour), output, force=force)
+
+
+def emit_text(
+    text: str, output: Path | None = None, *, force: bool = False, mode: int = 0o600
+) -> None:
+    """Write a text where `-o` says: to stdout, or to a file.
+
+    Args:
+        text: all of it.
+        output: the file; None or `-`: stdout.
+        force: replace a file that is there.
+        mode: see write_atomic().
+
+    Raises:
+        UsageProblem, UnwritablePath: see require_new() and write_atomic().
+    """
+    file = _file_of(output)
+    if file is None:
+        sys.stdout.write(text)
         sys.stdout.flush()
         return
-    require_new(output, force=force)
-    write_atomic(output, render(report, fmt))
+    require_new(file, force=force)
+    write_atomic(file, text, mode=mode)
+
+
+def _file_of(output: Path | None) -> Path | None:
+    """What `-o` names; None for stdout."""
+    return None if output is None or str(output) == "-" else output
 
 
 def require_new(path: Path, *, force: bool) -> None:

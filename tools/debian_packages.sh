@@ -43,6 +43,10 @@ procps:sysctl
 util-linux:unshare
 mount:mount
 iproute2:ip
+openssl:openssl
+curl:curl
+cmake:cmake
+shellcheck:shellcheck
 clang:clang
 libclang-rt-dev:can_fuzz
 openssh-client:ssh

@@ -37,6 +37,7 @@ import click
 )
 @click.option(
     "--save-before",
+    # sbatch refuses more: the field has 16 bits.
     type=click.IntRange(min=1, max=65535),
     default=300,
     show_default=True,
@@ -114,8 +115,8 @@ def render(
       relkit slurm render --nodes 4 --spares 2 --sbatch="--partition=gpu" train.py | sbatch
       relkit --config job.toml slurm render -o job.sh train.py
     """
-    from relkit.errors import UsageProblem
-    from relkit.output import require_new, write_atomic
+    from relkit.errors import EXIT_OK, UsageProblem
+    from relkit.output import emit_text
     from relkit.slurm.job import SlurmJob
     from relkit.slurm.script import render as render_job
 
@@ -140,10 +141,5 @@ def render(
         launch=split("--launch", launch),
         relkit=split("--relkit", (relkit,)),
     )
-    text = render_job(job)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        require_new(output, force=force)
-        write_atomic(output, text, mode=0o700)
-    return 0
+    emit_text(render_job(job), output, force=force, mode=0o700)
+    return EXIT_OK

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relkit.errors import BadInputFile, UsageProblem
+from relkit.kubernetes.launch_command import calls_launch
 from relkit.kubernetes.values import Values
 from relkit.launch.dlrover_options import REFUSED, refused_option
 
 GROUP = "elastic.iml.github.io"
-_LAUNCHER = re.compile(
-    r"(?:\S*/)?\b(?:dlrover-run|torchrun)\b|python3? -m dlrover\.trainer\.torch\.elastic_run\b"
+_LAUNCHER = (
+    r"(?:[^\s;&|(]*/)?(?:dlrover-run|torchrun|python3? -m dlrover\.trainer\.torch\.elastic_run)"
 )
+# In a shell's text: a word of its own, with something to run.
+_CALL = re.compile(rf"(?<![^\s;&|(]){_LAUNCHER}(?=\s+[^\s;&|)>])")
 _STRATEGIES = ("AllreduceStrategy", "")
-_IS_RELKIT = re.compile(r"\brelkit launch\b")
 # key -> why relkit has nothing like it; said where it asks for something.
 _SPEC_WITHOUT: Mapping[str, str] = {
     "optimizeMode": "nothing tunes the job while it runs",
@@ -206,13 +208,13 @@ def _container(
 
 
 def _command(made: Translation, command: list[str], where: str) -> list[str]:
-    if command and _LAUNCHER.fullmatch(command[0]):
-        words = ["relkit", "launch", *command[1:]]
-    elif command[:3] == ["python", "-m", "dlrover.trainer.torch.elastic_run"]:
-        words = ["relkit", "launch", *command[3:]]
+    for count in (1, 3):
+        if re.fullmatch(_LAUNCHER, " ".join(command[:count])):
+            words = ["relkit", "launch", *command[count:]]
+            break
     else:
-        words = [_LAUNCHER.sub("relkit launch", word) for word in command]
-        if not any(_IS_RELKIT.search(word) for word in words):
+        words = [_CALL.sub("relkit launch", word) for word in command]
+        if not calls_launch(words):
             raise UsageProblem(
                 f"{where}: the command starts neither dlrover-run nor torchrun",
                 next_step="Write relkit launch where the command starts the training.",

@@ -59,5 +59,10 @@ def pod_command(values: Values) -> list[str]:
     return replaced
 
 
+def calls_launch(command: Sequence[str]) -> bool:
+    """Whether pod_command() takes it."""
+    return _is_launch(command) or any(_LAUNCH.search(word) for word in command)
+
+
 def _is_launch(command: Sequence[str]) -> bool:
     return list(command[:2]) == ["relkit", "launch"]

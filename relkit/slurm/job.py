@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from relkit.errors import UsageProblem
 
-# sbatch refuses more: the field has 16 bits.
-MAX_SAVE_BEFORE_S = 65535
 # Slurm looks at time limits once a minute, and sends the signal up to a minute early.
 _TICK_S = 60
 _TIME = re.compile(

@@ -161,7 +161,7 @@ def test_without_a_compiler_a_build_says_what_is_missing(tmp_path: Path) -> None
     (tmp_path / "bin").mkdir()
     cmake = shutil.which("cmake")
     if cmake is None:
-        pytest.skip("CMake is not installed")
+        pytest.skip("CMake is not installed (tools/debian_packages.sh)")
     done = subprocess.run(
         [cmake, "-G", "Unix Makefiles", "-DCMAKE_MAKE_PROGRAM=/bin/true", "-S", ROOT,
          "-B", tmp_path / "build"],

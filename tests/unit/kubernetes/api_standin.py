@@ -14,11 +14,7 @@ _PATH = re.compile(r"/api/v1/(?P<resource>nodes)/(?P<name>[^/]+)(?P<below>/statu
 
 
 class ApiStandIn:
-    """The node, and what was asked of it.
-
-    Args:
-        refuse: a status that every request gets; 0: none.
-    """
+    """The node, and what was asked of it. `refuse` is a status that every request gets; 0: none."""
 
     def __init__(self) -> None:
         self.node: dict[str, Any] = {"metadata": {"resourceVersion": "7"}, "spec": {}}
@@ -50,9 +46,8 @@ def serving(standin: ApiStandIn) -> Iterator[str]:
         def _answer(self) -> None:
             match = _PATH.fullmatch(self.path)
             assert match is not None, self.path
-            verb = "get" if self.command == "GET" else self.command.lower()
             below = match["below"] or ""
-            standin.rights.add((verb, match["resource"] + below))
+            standin.rights.add((self.command.lower(), match["resource"] + below))
             standin.tokens.add(self.headers["Authorization"])
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             code = standin.refuse or 200

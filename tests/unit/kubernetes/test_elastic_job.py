@@ -196,7 +196,9 @@ def test_variables_of_the_job_come_before_those_of_the_container() -> None:
         ["dlrover-run", "--nnodes=4", "train.py"],
         ["/opt/conda/bin/dlrover-run", "--nnodes=4", "train.py"],
         ["python", "-m", "dlrover.trainer.torch.elastic_run", "--nnodes=4", "train.py"],
+        ["/opt/bin/python3", "-m", "dlrover.trainer.torch.elastic_run", "--nnodes=4", "train.py"],
         ["torchrun", "--nnodes=4", "train.py"],
+        ["relkit", "launch", "--nnodes=4", "train.py"],
     ],
 )
 def test_a_command_without_a_shell(command: list[str]) -> None:
@@ -205,6 +207,23 @@ def test_a_command_without_a_shell(command: list[str]) -> None:
     container_of(document)["args"] = command[1:]
     made = translate(document, "f").values["command"]
     assert made == ["relkit", "launch", "--nnodes=4", "train.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cd /w&&torchrun train.py", "cd /w&&relkit launch train.py"),
+        ("(/opt/bin/dlrover-run\ttrain.py)", "(relkit launch\ttrain.py)"),
+        ("/x/python -m dlrover.trainer.torch.elastic_run t.py", "relkit launch t.py"),
+        (". /opt/torchrun.env; torchrun train.py >/logs/torchrun-1.log",
+         ". /opt/torchrun.env; relkit launch train.py >/logs/torchrun-1.log"),
+        ("cd /opt/torchrun && torchrun t.py", "cd /opt/torchrun && relkit launch t.py"),
+    ],
+)  # fmt: skip
+def test_a_shells_text_changes_where_it_calls_a_launcher(text: str, expected: str) -> None:
+    document = guide()
+    container_of(document)["command"] = ["sh", "-c", text]
+    assert translate(document, "f").values["command"] == ["sh", "-c", expected]
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -238,9 +257,11 @@ def test_what_cannot_run_is_refused() -> None:
     with pytest.raises(UsageProblem, match="ParameterServerStrategy"):
         translate(document, "f")
     document = guide()
-    container_of(document)["command"] = ["python", "train.py"]
-    with pytest.raises(UsageProblem, match="neither dlrover-run nor torchrun"):
-        translate(document, "f")
+    # Behind another program, without a shell, it would become one word.
+    for command in (["python", "train.py"], ["numactl", "-m", "0", "torchrun", "train.py"]):
+        container_of(document)["command"] = command
+        with pytest.raises(UsageProblem, match="neither dlrover-run nor torchrun"):
+            translate(document, "f")
     wrong: Any
     for wrong in ({"worker": None}, {"worker": {"template": []}}, {}, "worker"):
         document = guide()

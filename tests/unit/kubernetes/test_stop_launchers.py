@@ -81,3 +81,34 @@ def test_launchers_of_other_groups_are_left(
         stop_launchers, "_group", lambda pid: "0::/other" if pid == launcher.pid else here
     )
     assert launcher.pid not in {each.pid for each in stop_launchers.launchers_here()}
+
+
+def test_launchers_of_other_users_are_left(
+    launcher: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert launcher.pid in {each.pid for each in stop_launchers.launchers_here()}
+    another = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: another)
+    assert launcher.pid not in {each.pid for each in stop_launchers.launchers_here()}
+
+
+def test_what_a_launcher_has_forked_is_none(tmp_path: Path) -> None:
+    script = tmp_path / "relkit"
+    # The child has its parent's command line, and ends with it.
+    script.write_text(
+        "import os, sys\n"
+        "child = os.fork()\n"
+        "if child:\n    print(child, flush=True)\n"
+        "sys.stdin.read()\n"
+        "if child:\n    os.waitpid(child, 0)\n",
+        encoding="utf-8",
+    )
+    with subprocess.Popen(
+        [sys.executable, str(script), "launch", "train.py"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        assert stop_launchers.is_launcher(psutil.Process(child).cmdline())
+        found = {each.pid for each in stop_launchers.launchers_here()}
+        assert found & {process.pid, child} == {process.pid}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relkit.cli import run
 from relkit.errors import UsageProblem
 from relkit.slurm.job import SlurmJob, time_limit_s
 from relkit.slurm.script import render
@@ -42,12 +43,29 @@ def test_the_same_job_is_the_same_bytes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_bash_and_shellcheck_have_nothing_to_say(name: str) -> None:
-    file = GOLD / f"{name}.sh"
-    for argv in (["bash", "-n"], ["shellcheck", "--norc", "--severity=warning"]):
-        if shutil.which(argv[0]):
-            done = subprocess.run([*argv, file], capture_output=True, text=True, timeout=60)
-            assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+@pytest.mark.parametrize("line", ["bash -n", "shellcheck --norc --severity=warning"])
+def test_bash_and_shellcheck_have_nothing_to_say(line: str, name: str) -> None:
+    argv = [*line.split(), str(GOLD / f"{name}.sh")]
+    if shutil.which(argv[0]) is None:
+        pytest.skip(f"{argv[0]} is not installed (tools/debian_packages.sh)")
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_script_goes_to_stdout_or_to_a_file_that_can_be_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    argv = ["slurm", "render", "--nodes", "1"]
+    for output in ([], ["-o", "-"]):
+        assert run([*argv, *output, "train.py"]) == 0
+        assert capsys.readouterr().out == (GOLD / "plain.sh").read_text()
+    assert list(tmp_path.iterdir()) == []
+    assert run([*argv, "-o", "job.sh", "train.py"]) == 0
+    assert (tmp_path / "job.sh").read_text() == (GOLD / "plain.sh").read_text()
+    assert (tmp_path / "job.sh").stat().st_mode & 0o777 == 0o700
+    assert run([*argv, "-o", "job.sh", "train.py"]) == 2
+    assert run([*argv, "-o", "job.sh", "-f", "train.py"]) == 0
 
 
 @given(st.text(st.characters(exclude_categories=("C", "Z")), min_size=1))

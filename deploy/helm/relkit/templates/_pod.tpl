@@ -1,4 +1,4 @@
-{{- /* The same objects as relkit/kubernetes makes: tests/kubernetes compares them. */}}
+{{- /* The same objects as relkit/kubernetes makes: tests/unit/kubernetes compares them. */}}
 
 {{- define "relkit.name" -}}
 {{ .Values.name | default .Release.Name }}
