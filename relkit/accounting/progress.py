@@ -10,8 +10,12 @@ from relkit.accounting.records import Record, What
 
 # Names of HEALTH records.
 HUNG, GOES_ON = "hung", "goes on"
-# A job that begins no further step for so long, or for the time of so many steps, has no rate now.
 _RATE_HOLDS_S, _STEPS_HOLD = 120.0, 3.0
+
+
+def rate_holds_s(step_s: float) -> float:
+    """How long the newest step's time is true of now, where no further step begins, s."""
+    return max(_RATE_HOLDS_S, _STEPS_HOLD * step_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,6 @@ def _rate(steps: Sequence[Record], now_s: float) -> float | None:
     for before in reversed(steps[:-1]):
         count, seconds = steps[-1].number - before.number, steps[-1].at_s - before.at_s
         if count > 0 and seconds > 0.0:
-            holds_s = max(_RATE_HOLDS_S, _STEPS_HOLD * seconds / count)
+            holds_s = rate_holds_s(seconds / count)
             return count / seconds if now_s - steps[-1].at_s < holds_s else None
     return None

@@ -324,11 +324,3 @@ def _jobs() -> Iterator[dict[str, Any]]:
             "restarts": sum(facts["restarts"].values()),
             **{name: facts[name] for name in ("ettr", "ettr_basis", "wall_s", "begun_unix_s")},
         }
-
-
-def date(unix_s: float) -> str:
-    """Local time to the second; "-" for what is none."""
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_s))
-    except (ValueError, OverflowError, OSError):
-        return "-"

@@ -14,6 +14,7 @@ from relkit.findings import Evidence, Finding, Report, Status
 from relkit.history.counting import DAY_S, OFTEN_DAYS, OFTEN_TIMES, Named, count_named
 from relkit.history.database import MAX_READ, mentions, read
 from relkit.history.model import Event
+from relkit.text.local_time import local_time
 from relkit.text.printable import printable_line
 
 NODES_HEADER = ("node", "named", "alone", "last", "findings")
@@ -123,7 +124,7 @@ def node_rows(facts: Mapping[str, Any]) -> list[list[str]]:
             row["node"],
             str(row["times"]),
             str(row["alone"]),
-            date(row["last_unix_s"]),
+            local_time(row["last_unix_s"]),
             ", ".join(f"{name}: {count}" for name, count in row["findings"].items()),
         ]
         for row in facts["nodes"]
@@ -134,7 +135,7 @@ def event_rows(facts: Mapping[str, Any], most: int) -> list[list[str]]:
     """The cells of `EVENTS_HEADER`; only the newest events."""
     return [
         [
-            date(row["at_unix_s"]),
+            local_time(row["at_unix_s"]),
             row["what"],
             row["job"] or "-",
             row["host"] or "-",
@@ -160,7 +161,7 @@ def _csv_rows(events: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:
         cells: list[object] = []
         for name in CSV_HEADER:
             if name == "time":
-                cells.append(date(row["at_unix_s"]))
+                cells.append(local_time(row["at_unix_s"]))
             elif name == "unix_s":
                 cells.append(round(row["at_unix_s"], 3))
             elif name == "nodes":
@@ -174,11 +175,3 @@ def _csv_rows(events: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:
 def _cell(text: str) -> str:
     line = printable_line(text)
     return f"'{line}" if line.startswith(_FORMULAS) else line
-
-
-def date(unix_s: float) -> str:
-    """Local time to the second; "-" for what is none."""
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_s))
-    except (ValueError, OverflowError, OSError):
-        return "-"

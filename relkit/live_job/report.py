@@ -15,7 +15,7 @@ from relkit.accounting import journal_folder
 from relkit.accounting.account import account_of
 from relkit.accounting.progress import Progress, progress_of
 from relkit.accounting.read_journal import read_journal
-from relkit.accounting.report import date, job_report, jobs_report, newest_run, state_of
+from relkit.accounting.report import job_report, jobs_report, newest_run, state_of
 from relkit.errors import BadInputFile
 from relkit.files.input_file import read_input
 from relkit.findings import Report
@@ -23,6 +23,7 @@ from relkit.live_job.gpus import gpus_here
 from relkit.live_job.saved import Saved, age_words, saved_of, saved_words
 from relkit.live_job.slow import slow_of
 from relkit.text.foreign_json import parse_object
+from relkit.text.local_time import local_time
 
 HEADER = (
     "job", "health", "nodes", "ranks", "attempt", "step", "rate", "eta", "slow", "saved",
@@ -158,7 +159,7 @@ def cells_of(row: Mapping[str, Any]) -> list[str]:
         saved_words(Saved(**each) for each in row["saved"]),
         "-" if row["restarts"] is None else str(row["restarts"]),
         "-" if row["ettr"] is None else f"{row['ettr']:.1%}",
-        date(row["begun_unix_s"]),
+        local_time(row["begun_unix_s"]),
         row["last_finding"] or "-",
     ]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from relkit.accounting.account import Account, account_of
+from relkit.accounting.progress import rate_holds_s
 from relkit.accounting.records import Record, What
 from relkit.findings import Report, Status
 from relkit.metrics import table
@@ -19,9 +20,6 @@ from relkit.straggler.model import Subject
 # A rank stands out from there on: evidence as a share of what a verdict needs.
 _STANDS_OUT = 0.3
 _OTHER = "other causes"
-# Without a further step for so long, or for so many steps, the time of a step is not known. It
-# comes with the history of the job, which a large job makes once in a minute or so.
-_STEP_HOLDS_S, _STEPS_HOLD = 120.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,8 @@ def of_stragglers(standing: Standing, now_unix_s: float) -> Iterator[Sample]:
     Args:
         now_unix_s: steps that have ended long before say nothing of now.
     """
-    if now_unix_s - standing.step_unix_s < max(_STEP_HOLDS_S, _STEPS_HOLD * standing.step_s):
+    # It comes with the history of the job, which a large job makes once in a minute or so.
+    if now_unix_s - standing.step_unix_s < rate_holds_s(standing.step_s):
         yield table.STEP_SECONDS.of(standing.step_s)
         if standing.step_s > 0.0:
             yield table.STEPS_PER_SECOND.of(1.0 / standing.step_s)

@@ -25,33 +25,33 @@ class OtherName:
 
 
 _XPU, _DLROVER = "xpu_timer", "DLRover"
-_RECORDED_NOT = "not measured: see the memory view of torch's profiler"
+_NOT_RECORDED = "not measured: see the memory view of torch's profiler"
 _QUEUE = "no queue: each operation in flight has an age here"
 
-OTHER_NAMES: tuple[OtherName, ...] = (
-    *(
-        OtherName(_XPU, f"XPU_TIMER_COLL_KERNEL_{name}_LATENCY", (table.COLLECTIVE_SECONDS,), note)
-        for name, note in (
-            ("AVG", 'seconds, not µs; `stat="median"`, which one slow step does not move'),
-            ("MAX", 'seconds, not µs; `stat="max"`'),
-            ("P99", 'seconds, not µs; `stat="p99"`'),
-            ("MIN", 'seconds, not µs; `stat="min"`'),
+
+def _latencies(kernel: str, ours: Metric) -> tuple[OtherName, ...]:
+    """xpu_timer has a metric for each figure, relkit a value of the label `stat`."""
+    return tuple(
+        OtherName(
+            _XPU, f"XPU_TIMER_{kernel}_KERNEL_{name}_LATENCY", (ours,), f"seconds, not µs; {note}"
         )
-    ),
+        for name, note in (
+            ("AVG", '`stat="median"`, which one slow step does not move'),
+            ("MAX", '`stat="max"`'),
+            ("P99", '`stat="p99"`'),
+            ("MIN", '`stat="min"`'),
+        )
+    )
+
+
+OTHER_NAMES: tuple[OtherName, ...] = (
+    *_latencies("COLL", table.COLLECTIVE_SECONDS),
     OtherName(_XPU, "XPU_TIMER_COLL_KERNEL_BANDWIDTH", (table.BUS_BANDWIDTH,),
               "bytes a second, not Gbit/s; by communicator, not by rank"),
-    *(
-        OtherName(_XPU, f"XPU_TIMER_MM_KERNEL_{name}_LATENCY", (table.MATMUL_SECONDS,), note)
-        for name, note in (
-            ("AVG", 'seconds, not µs; `stat="median"`'),
-            ("MAX", 'seconds, not µs; `stat="max"`'),
-            ("P99", 'seconds, not µs; `stat="p99"`'),
-            ("MIN", 'seconds, not µs; `stat="min"`'),
-        )
-    ),
+    *_latencies("MM", table.MATMUL_SECONDS),
     OtherName(_XPU, "XPU_TIMER_MM_KERNEL_FLOPS", (table.MATMUL_FLOPS, table.MFU),
               "FLOP/s, not TFLOPS; no table of devices and their peaks"),
-    OtherName(_XPU, "XPU_TIMER_MEMORY_COUNTER", (), _RECORDED_NOT),
+    OtherName(_XPU, "XPU_TIMER_MEMORY_COUNTER", (), _NOT_RECORDED),
     OtherName(_XPU, "XPU_TIMER_COMMON_HANG", (table.HUNG, table.HUNG_RANK),
               "of the job, and of the ranks at fault; there, of the ranks that wait"),
     OtherName(_XPU, "XPU_TIMER_COMMON_START_DUMP", (table.INCIDENTS, table.INCIDENT_AT)),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from relkit.hook.bus_factor import bus_factor
 from relkit.hook.layout import OP_FAILED
 from relkit.hook.model import Communicator, HookState, OpKind
 from relkit.metrics import table
@@ -20,10 +21,6 @@ Floats = npt.NDArray[np.float64]
 MIN_BANDWIDTH_BYTES = 64 << 10
 # Who is in an operation for less is not worth a series of its own.
 _MIN_AGE_S = 1.0
-# Bytes that cross the busiest link, by those of the payload: as nccl-tests has it.
-_BUS_FACTORS = {"allreduce": 2.0, "allgather": 1.0, "allgatherv": 1.0, "reduce_scatter": 1.0,
-                "alltoall": 1.0, "alltoallv": 1.0}  # fmt: skip
-_WHOLE = ("broadcast", "reduce")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +154,6 @@ def _collectives(looks: Sequence[RankLook]) -> Iterator[Sample]:
         if large.any() and factor is not None:
             rate = float(np.median(factor * each.size_bytes[large] / each.took_s[large]))
             yield table.BUS_BANDWIDTH.of(rate, name, operation, ranks)
-
-
-def bus_factor(operation: str, ranks: int) -> float | None:
-    """Bytes over the busiest link for each byte of payload; None where that is not defined."""
-    if ranks < 2:
-        return None
-    if operation in _WHOLE:
-        return 1.0
-    factor = _BUS_FACTORS.get(operation)
-    return None if factor is None else factor * (ranks - 1) / ranks
 
 
 def _by_group(look: RankLook) -> Iterator[tuple[tuple[str, str, int], _Runs]]:

@@ -58,7 +58,7 @@ STEP_SECONDS = Metric(
     _RECORDERS,
 )
 STEPS_PER_SECOND = Metric(
-    "relkit_steps_per_second", _G, "1/s", "Steps begun a second since the last look", _RECORDERS
+    "relkit_steps_per_second", _G, "1/s", "Steps a second, of the newest ones", _RECORDERS
 )
 INPUT_WAIT = Metric(
     "relkit_input_wait_ratio",

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relkit.hook import layout
+from relkit.hook.bus_factor import bus_factor
 from relkit.hook.model import OpKind
 from relkit.timeline.calls import Calls
 from relkit.timeline.model import (
@@ -61,17 +62,6 @@ class Known:
     arrivals: npt.NDArray[Any]
     offset_ns: int
     error_ns: float
-
-
-def bus_factor(name: str, ranks: int) -> float:
-    """What each link carries of a collective's bytes, as nccl-tests count it; 0 = not defined."""
-    if ranks < 2:
-        return 0.0
-    if name == "allreduce":
-        return 2.0 * (ranks - 1) / ranks
-    if name in ("allgather", "allgatherv", "reduce_scatter", "alltoall", "alltoallv"):
-        return (ranks - 1) / ranks
-    return 1.0 if name in ("broadcast", "reduce") else 0.0
 
 
 def draw_rank(timeline: RankTimeline, known: Known) -> Iterator[tuple[Track, Iterator[Slice]]]:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from relkit.hook import layout
 from relkit.hook.model import Communicator, OpKind
 
 Rows = npt.NDArray[Any]
@@ -18,11 +17,6 @@ Rows = npt.NDArray[Any]
 STEP = np.dtype([("number", "<i8"), ("begin_ns", "<i8"), ("end_ns", "<i8"), ("exact", "?")])
 
 STEP_MARK, INPUT_MARK, GC_MARK = "step", "input", "gc"
-
-
-def no_rows() -> Rows:
-    """A table of operations without rows."""
-    return np.empty(0, layout.OP)
 
 
 def no_steps() -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from relkit.timeline.calls import Calls, Codes, Ints
 from relkit.timeline.clock_bounds import SharedOperation
+from relkit.timeline.model import Rows
 
 # Rows that are kept in each table: 40 and 56 bytes each.
 MAX_ROWS = 1 << 20
@@ -35,6 +36,38 @@ class _Sample:
         self.most >>= _ONE
 
 
+class _Kept:
+    """A table that is gathered rank after rank; where there is no room for it, a sample of it.
+
+    Args:
+        kind: of its rows, which have a `key`; max_rows: so many are kept.
+        merged: makes one row of those that say of one thing, in the order of their keys.
+    """
+
+    def __init__(self, kind: np.dtype[Any], max_rows: int, merged: Callable[[Rows], Rows]) -> None:
+        self._merged, self._max_rows = merged, max_rows
+        self._rows: Rows = np.empty(0, kind)
+        self._new: list[Rows] = []
+        self.sample = _Sample()
+
+    def add(self, rows: Rows) -> None:
+        """Take what one rank did."""
+        self._new.append(rows)
+        if sum(map(len, self._new)) > self._max_rows // 4:
+            self.rows()
+
+    def rows(self) -> Rows:
+        """All that is kept by now."""
+        rows = np.concatenate([self._rows, *self._new])
+        self._new.clear()
+        rows = self._merged(rows)
+        while len(rows) > self._max_rows // 2 and self.sample.most > 0:
+            self.sample.halve()
+            rows = rows[self.sample.chosen(rows["key"])]
+        self._rows = rows
+        return rows
+
+
 class HostSightings:
     """What hosts saw of the operations that they shared.
 
@@ -43,8 +76,7 @@ class HostSightings:
     """
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
-        self._rows, self._new = np.empty(0, _SIGHT), [np.empty(0, _SIGHT)]
-        self._sample, self._max_rows = _Sample(), max_rows
+        self._kept = _Kept(_SIGHT, max_rows, _one_a_host)
 
     def add(self, host: int, calls: Calls) -> None:
         """Take what one rank did.
@@ -52,19 +84,16 @@ class HostSightings:
         Args:
             host: number of its clock.
         """
-        useful = self._sample.chosen(calls.key) & (calls.sends | calls.hears)
+        useful = self._kept.sample.chosen(calls.key) & (calls.sends | calls.hears)
         rows = np.empty(int(useful.sum()), _SIGHT)
         rows["key"], rows["host"] = calls.key[useful], host
         rows["sent_ns"] = np.where(calls.sends, calls.start_ns, -1)[useful]
         rows["heard_ns"] = np.where(calls.hears, calls.end_ns, _NEVER)[useful]
-        self._new.append(rows)
-        if sum(map(len, self._new)) > self._max_rows // 4:
-            self._compact()
+        self._kept.add(rows)
 
     def operations(self) -> list[SharedOperation]:
         """Those that ranks of several hosts took part in."""
-        self._compact()
-        rows = self._rows
+        rows = self._kept.rows()
         first = _changes(rows["key"])
         shared = []
         for begin, end in zip(first, [*first[1:], len(rows)], strict=True):
@@ -76,22 +105,16 @@ class HostSightings:
             shared.append(SharedOperation(hosts, mine["sent_ns"].astype(np.int64), heard))
         return shared
 
-    def _compact(self) -> None:
-        rows = np.concatenate([self._rows, *self._new])
-        self._new = [np.empty(0, _SIGHT)]
-        while True:
-            rows = rows[np.lexsort((rows["host"], rows["key"]))]
-            first = _changes(rows["key"], rows["host"])
-            merged = rows[first]
-            if len(first):
-                merged["sent_ns"] = np.maximum.reduceat(rows["sent_ns"], first)
-                merged["heard_ns"] = np.minimum.reduceat(rows["heard_ns"], first)
-            rows = merged
-            if len(rows) <= self._max_rows // 2 or self._sample.most == 0:
-                break
-            self._sample.halve()
-            rows = rows[self._sample.chosen(rows["key"])]
-        self._rows = rows
+
+def _one_a_host(rows: Rows) -> Rows:
+    """One row a key and host."""
+    rows = rows[np.lexsort((rows["host"], rows["key"]))]
+    first = _changes(rows["key"], rows["host"])
+    merged = rows[first]
+    if len(first):
+        merged["sent_ns"] = np.maximum.reduceat(rows["sent_ns"], first)
+        merged["heard_ns"] = np.minimum.reduceat(rows["heard_ns"], first)
+    return merged
 
 
 _CALL = np.dtype(
@@ -115,8 +138,8 @@ class Arrivals:
     """
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
-        self._rows, self._new = np.empty(0, _CALL), [np.empty(0, _CALL)]
-        self._sample, self._max_rows = _Sample(), max_rows
+        self._kept = _Kept(_CALL, max_rows, _one_a_call)
+        self._known = np.empty(0, _CALL)
 
     def add(self, rank: int, calls: Calls, offset_ns: int) -> None:
         """Take what one rank did.
@@ -124,52 +147,41 @@ class Arrivals:
         Args:
             offset_ns: its clock is ahead by.
         """
-        useful = self._sample.chosen(calls.key) & calls.is_collective
+        useful = self._kept.sample.chosen(calls.key) & calls.is_collective
         rows = np.empty(int(useful.sum()), _CALL)
         rows["key"], rows["count"] = calls.key[useful], 1
         rows["first_rank"] = rows["last_rank"] = rank
         rows["first_ns"] = rows["last_ns"] = calls.start_ns[useful] - offset_ns
         rows["second_ns"] = -1
-        self._new.append(rows)
-        if sum(map(len, self._new)) > self._max_rows // 4:
-            self._compact()
+        self._kept.add(rows)
 
     @property
     def is_sample(self) -> bool:
         """There was no room for all."""
-        return bool(self._sample.most != _ALL)
+        return bool(self._kept.sample.most != _ALL)
 
     def finish(self) -> None:
         """No more is added."""
-        self._compact()
+        self._known = self._kept.rows()
 
-    def of(self, calls: Calls) -> npt.NDArray[Any]:
+    def of(self, calls: Calls) -> Rows:
         """For each call the row of its collective; `count` 0 where not all of its ranks are known.
 
         Args:
             calls: of any rank.
         """
         out = np.zeros(len(calls.key), _CALL)
-        if not len(self._rows):
+        if not len(self._known):
             return out
-        at = np.minimum(np.searchsorted(self._rows["key"], calls.key), len(self._rows) - 1)
-        rows = self._rows[at]
+        at = np.minimum(np.searchsorted(self._known["key"], calls.key), len(self._known) - 1)
+        rows = self._known[at]
         whole = (rows["key"] == calls.key) & (rows["count"] == calls.size) & calls.is_collective
         out[whole] = rows[whole]
         return out
 
-    def _compact(self) -> None:
-        rows = np.concatenate([self._rows, *self._new])
-        self._new = [np.empty(0, _CALL)]
-        rows = _merged(rows)
-        while len(rows) > self._max_rows // 2 and self._sample.most > 0:
-            self._sample.halve()
-            rows = rows[self._sample.chosen(rows["key"])]
-        self._rows = rows
 
-
-def _merged(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """One row a key."""
+def _one_a_call(rows: Rows) -> Rows:
+    """One row a key, with who came first and last."""
     if not len(rows):
         return rows
     by_first = rows[np.lexsort((rows["first_ns"], rows["key"]))]
@@ -208,8 +220,7 @@ class Shortest:
     """
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
-        self._rows, self._new = np.empty(0, _SHORT), [np.empty(0, _SHORT)]
-        self._sample, self._max_rows = _Sample(), max_rows
+        self._kept = _Kept(_SHORT, max_rows, _shortest)
 
     def add(self, key: Codes, size: Ints, label: Ints, took_ns: Ints) -> None:
         """Take what one rank did.
@@ -217,30 +228,25 @@ class Shortest:
         Args:
             size: how many ranks take part; label: of the sort of each.
         """
-        useful = self._sample.chosen(key)
+        useful = self._kept.sample.chosen(key)
         rows = np.empty(int(useful.sum()), _SHORT)
         rows["key"], rows["count"], rows["size"] = key[useful], 1, size[useful]
         rows["label"], rows["took_ns"] = label[useful], took_ns[useful]
-        self._new.append(rows)
-        if sum(map(len, self._new)) > self._max_rows // 4:
-            self._compact()
+        self._kept.add(rows)
 
     def by_label(self) -> Iterator[tuple[int, Ints]]:
         """(label, durations of those of which all ranks are known)."""
-        self._compact()
-        rows = self._rows[self._rows["count"] == self._rows["size"]]
+        rows = self._kept.rows()
+        rows = rows[rows["count"] == rows["size"]]
         for label in np.unique(rows["label"]).tolist():
             yield label, rows["took_ns"][rows["label"] == label].astype(np.int64)
 
-    def _compact(self) -> None:
-        rows = np.concatenate([self._rows, *self._new])
-        self._new = [np.empty(0, _SHORT)]
-        rows = rows[np.lexsort((rows["took_ns"], rows["key"]))]
-        first = _changes(rows["key"])
-        merged = rows[first]
-        if len(first):
-            merged["count"] = np.add.reduceat(rows["count"], first)
-        while len(merged) > self._max_rows // 2 and self._sample.most > 0:
-            self._sample.halve()
-            merged = merged[self._sample.chosen(merged["key"])]
-        self._rows = merged
+
+def _shortest(rows: Rows) -> Rows:
+    """One row a key, with the least that any rank took."""
+    rows = rows[np.lexsort((rows["took_ns"], rows["key"]))]
+    first = _changes(rows["key"])
+    merged = rows[first]
+    if len(first):
+        merged["count"] = np.add.reduceat(rows["count"], first)
+    return merged

@@ -26,8 +26,6 @@ _MAX_TRACES = 4_000_000
 _MAX_NAME = 200
 _MAX_US = 1 << 52
 _MAX_WORD = (1 << 63) - 1
-# KernelTrace.kernel_type
-_MATMUL, _COLLECTIVE, _MEMORY = 0, 1, 2
 _COLLECTIVES = re.compile(
     r"allreduce|allgather|reducescatter|alltoall|broadcast|reduce|send|recv|barrier", re.IGNORECASE
 )

@@ -42,9 +42,9 @@ class IncidentCommand:
         self._waiting: deque[Incident] = deque()
         self._ends_s = math.inf
         self._lock = threading.Lock()
+        # Set: no thread runs.
         self._idle = threading.Event()
         self._idle.set()
-        self._is_running = False
         self._said: set[str] = set()
 
     def tell(self, incident: Incident) -> None:
@@ -54,15 +54,13 @@ class IncidentCommand:
                 self._say(f"{MAX_WAITING} incidents wait for it; a further one is not told")
                 return
             self._waiting.append(incident)
-            if self._is_running:
+            if not self._idle.is_set():
                 return
-            self._is_running = True
             self._idle.clear()
         thread = threading.Thread(target=self._run, name="relkit-incidents", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
-            self._is_running = False
             self._idle.set()
             self._say(f"no thread to run it in: {error}")
 
@@ -76,7 +74,6 @@ class IncidentCommand:
         while True:
             with self._lock:
                 if not self._waiting:
-                    self._is_running = False
                     self._idle.set()
                     return
                 incident, left_s = self._waiting.popleft(), self._ends_s - time.monotonic()

@@ -15,13 +15,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from relkit.accounting.records import Record, What
 from relkit.findings import Finding, Report, Status
 from relkit.hook import layout
+from relkit.hook.bus_factor import bus_factor
 from relkit.hook.model import Communicator, HookState, Op, OpKind
 from relkit.metrics import job_samples, table
 from relkit.metrics.exposition import to_text
 from relkit.metrics.job_samples import Incidents, of_accounts, of_hang, of_stragglers, suspects
 from relkit.metrics.model import Kind, Sample, bounded
 from relkit.metrics.other_names import OTHER_NAMES
-from relkit.metrics.rank_samples import RankLook, bus_factor, of_ranks
+from relkit.metrics.rank_samples import RankLook, of_ranks
 from relkit.straggler.history_types import RaisedVerdict, Standing
 from relkit.straggler.model import Cause, Subject, Verdict
 
