@@ -53,7 +53,8 @@ def inspect(path: Path, tensors: bool, fmt: str | None, output: Path | None, for
     """List the iterations in PATH: degrees, samples consumed, files and sizes.
 
     PATH is what --save named, or one iteration in it. The iteration that a resumed run starts from
-    has a star. Only manifests are read, unless --tensors is given.
+    has a star. Of an iteration with a manifest, only that is read, unless --tensors is given. One
+    that Megatron wrote has none: the arguments in its files are read (needs torch).
 
     \b
     Examples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -138,8 +139,9 @@ def read_rate(folder: Path, rank: int) -> RateNote | None:
         note = RateNote(float(at_s), float(tokens_per_s), None if mfu is None else float(mfu))
     except (ValueError, TypeError, OverflowError):
         return None
-    is_sane = 0.0 <= time.monotonic() - note.at_s < _RATE_HOLDS_S and note.tokens_per_s >= 0.0
-    return note if is_sane and (note.mfu is None or 0.0 <= note.mfu <= 1.0) else None
+    is_new = 0.0 <= time.monotonic() - note.at_s < _RATE_HOLDS_S
+    is_sane = 0.0 <= note.tokens_per_s < math.inf and (note.mfu is None or 0.0 <= note.mfu <= 1.0)
+    return note if is_new and is_sane else None
 
 
 def _read(folder: Path, kind: str, rank: int) -> list[Any]:

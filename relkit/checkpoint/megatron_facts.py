@@ -21,7 +21,7 @@ def facts_of(folder: Path) -> dict[str, Any] | None:
     Raises:
         BadInputFile: the file is cut or damaged, or would call something.
     """
-    path = next(iter(sorted(folder.glob(f"mp_rank_*/{_MODEL_FILE}"))), None)
+    path = min(folder.glob(f"mp_rank_*/{_MODEL_FILE}"), default=None)
     if path is None:
         return None
     try:

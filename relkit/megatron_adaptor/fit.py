@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-# Versions of megatron-core with which whole jobs were run; docs/megatron-adaptor.md says which.
+# Versions of megatron-core with which jobs were run, or whose functions were read:
+# docs/megatron-adaptor.md says which.
 KNOWN = ("0.12", "0.13", "0.14", "0.15", "0.16")
 TRAINING = "megatron.training.training"
 CHECKPOINTING = "megatron.training.checkpointing"
@@ -29,7 +30,14 @@ REPLACED = {
         "train_data_iterator",
     ),
 }
-_CALLED = ("get_args", "get_checkpoint_name", "generate_state_dict", "load_checkpoint")
+_CALLED = (
+    "get_args",
+    "get_checkpoint_name",
+    "get_checkpoint_tracker_filename",
+    "generate_state_dict",
+    "save_checkpoint",
+    "load_checkpoint",
+)
 
 
 class DoesNotFit(Exception):

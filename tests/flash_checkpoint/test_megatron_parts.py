@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import sys
 import threading
 import time
@@ -77,7 +78,7 @@ class TinyMegatron(ModuleType):
     ) -> None:
         self.seen.append(Namespace(**vars(self.args)))
         name = Path(self.get_checkpoint_name(self.args.save, iteration))
-        name.parent.mkdir(parents=True, exist_ok=True)
+        os.makedirs(name.parent, exist_ok=True)  # noqa: PTH103  as Megatron does it
         self.write({"args": self.args, "iteration": iteration, "model": model}, str(name))
         Path(self.get_checkpoint_tracker_filename(self.args.save)).write_text(str(iteration))
 
@@ -101,14 +102,14 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TinyMegatr
     made = TinyMegatron(tmp_path / "ck")
     monkeypatch.setitem(sys.modules, made.__name__, made)
     monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
-    functions = torch.save, torch.load
+    functions = torch.save, torch.load, os.makedirs
     for cached in (drop_in._megatron, drop_in._of_folder):
         cached.cache_clear()
     yield made
     drop_in._checkpointer(drop_in._megatron()).close()
     for cached in (drop_in._megatron, drop_in._of_folder):
         cached.cache_clear()
-    assert functions == (torch.save, torch.load)
+    assert functions == (torch.save, torch.load, os.makedirs)
     assert made.get_checkpoint_tracker_filename("x") == f"x/{iteration_folder.TRACKER}"
 
 
@@ -247,6 +248,29 @@ def test_neither_shared_memory_nor_disk_has_room(tmp_path: Path) -> None:
     ):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("full", ["tempfile.mkdtemp", "os.mkdir"])
+def test_without_room_for_a_folder_megatron_saves_into_memory_all_the_same(
+    tiny: TinyMegatron, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    """Its barriers are for all ranks: the others would wait there for one that gave up."""
+    save(3, megatron.StorageType.MEMORY).wait()
+
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        if full == "os.mkdir":
+            # There is room for the folder itself, and for none inside of it.
+            made = memory_folder() / "relkit-scratch-made"
+            made.mkdir()
+            patched.setattr("tempfile.mkdtemp", lambda **_: str(made))
+        patched.setattr(full, no_room)
+        save(4, megatron.StorageType.MEMORY).wait()
+    assert [seen.async_save for seen in tiny.seen] == [False, False]
+    assert [path for path in memory_folder().iterdir() if path.is_dir()] == []
+    assert load() == (4, 4.0)
 
 
 def test_what_cannot_be_kept_is_refused_before_anything_is_written(tiny: TinyMegatron) -> None:

@@ -50,6 +50,15 @@ FUNCTIONS: tuple[Callable[..., None], ...] = (
     train_step,
     checkpoint_and_decide_exit,
 )
+# Of Megatron's module of checkpoints, by relkit.flash_checkpoint.megatron too.
+CALLED = (
+    "get_args",
+    "get_checkpoint_name",
+    "get_checkpoint_tracker_filename",
+    "generate_state_dict",
+    "save_checkpoint",
+    "load_checkpoint",
+)
 
 
 @pytest.fixture
@@ -60,7 +69,7 @@ def megatron(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     core.__version__ = "0.16.1"  # type: ignore[attr-defined]
     for function in FUNCTIONS:
         setattr(training, function.__name__, function)
-    for name in ("get_args", "get_checkpoint_name", "generate_state_dict", "load_checkpoint"):
+    for name in CALLED:
         setattr(checkpointing, name, lambda: Namespace())
     training.get_args = lambda: Namespace(save=None, curr_iteration=3)  # type: ignore[attr-defined]
     modules = {"core": core, "training": training, "checkpointing": checkpointing}
@@ -115,6 +124,17 @@ def test_a_function_that_is_missing_leaves_all_as_they_were(
     assert not adapt()
     assert unchanged(megatron)
     assert f"has no {name}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_a_function_of_checkpoints_that_is_missing_leaves_all_as_they_were(
+    megatron: dict[str, Any], capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Found missing in the middle of a job, it would end the job."""
+    delattr(megatron["checkpointing"], name)
+    assert not adapt()
+    assert unchanged(megatron)
+    assert f"{fit.CHECKPOINTING} of megatron-core 0.16.1 has no {name}" in capsys.readouterr().err
 
 
 def test_other_arguments_leave_all_as_they_were(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from relkit.accounting.worker_notes import Load, noted_load
 from relkit.checkpoint import iteration_folder
 from relkit.checkpoint.manifest import FileRecord
-from relkit.errors import BadInputFile, UsageProblem
+from relkit.errors import BadInputFile, UnwritablePath, UsageProblem
 from relkit.flash_checkpoint.choice import Choice
 from relkit.flash_checkpoint.files_checkpointer import FilesCheckpointer
 from relkit.flash_checkpoint.megatron import division, exchange, intercept, sharded_state
@@ -39,6 +39,8 @@ _IN_ONE_PLACE: Mapping[str, Any] = {
 # Megatron is not to write anything, nor to remove what is on disk.
 _IN_MEMORY: Mapping[str, Any] = {"async_save": False, "save_retain_interval": None}
 _DISTRIBUTED_FORMATS = ("torch_dist", "zarr")
+# Can never be there.
+_NO_FOLDER = Path(os.devnull) / "relkit-scratch"
 
 
 class MegatronCheckpointer(FilesCheckpointer):
@@ -86,7 +88,7 @@ class MegatronCheckpointer(FilesCheckpointer):
         _require_known_format(arguments)
         self._require_own_folder(arguments, options)
         with (
-            scratch_folder(self._memory.folder) as folder,
+            _folder_to_save_to(self._memory.folder) as folder,
             intercept.captured(folder, megatron.checkpointing) as kept,
             megatron.with_arguments(save=str(folder), **_IN_MEMORY),
         ):
@@ -257,6 +259,19 @@ class MegatronCheckpointer(FilesCheckpointer):
 
 class _Dropped(UserWarning):
     """What is not kept of a state."""
+
+
+@contextmanager
+def _folder_to_save_to(home: Path | None) -> Iterator[Path]:
+    """A scratch folder; where there is no room for one, the name of none, which does as well.
+
+    A rank that gave up here would leave the others waiting in Megatron's barriers.
+    """
+    with ExitStack() as stack:
+        folder = _NO_FOLDER
+        with suppress(UnwritablePath):
+            folder = stack.enter_context(scratch_folder(home))
+        yield folder
 
 
 def _resumed(megatron: Megatron, folder: Path) -> AbstractContextManager[None]:

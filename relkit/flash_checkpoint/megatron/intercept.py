@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -41,7 +41,8 @@ def captured(folder: Path, checkpointing: ModuleType) -> Iterator[Captured]:
     """What Megatron saves into a folder meanwhile is kept instead.
 
     Args:
-        folder: that Megatron is told to save to; it gets what else Megatron writes.
+        folder: that Megatron is told to save to; it gets what else Megatron writes, and need not
+            be there for what it keeps.
         checkpointing: Megatron's module.
 
     Raises:
@@ -61,8 +62,17 @@ def captured(folder: Path, checkpointing: ModuleType) -> Iterator[Captured]:
             )
         kept.sharded = sharded_state.take(state, options.get("content_metadata"))
 
+    make_folders = os.makedirs
+
+    def make_folders_if_possible(path: Any, *more: Any, **options: Any) -> None:  # noqa: ANN401
+        # Nothing is written into them: a rank without room for one still meets the others in
+        # Megatron's barriers.
+        with suppress(OSError):
+            make_folders(path, *more, **options)
+
     with ExitStack() as stack:
         stack.enter_context(_instead(torch, "save", save, folder, 1))
+        stack.enter_context(_instead(os, "makedirs", make_folders_if_possible, folder, 0))
         distributed = getattr(checkpointing, "dist_checkpointing", None)
         if distributed is not None:
             stack.enter_context(_instead(distributed, "save", save_sharded, folder, 1))

@@ -5,6 +5,7 @@ Its signatures and files (--ckpt-format torch) are Megatron-LM's; the code is no
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -38,6 +39,11 @@ def unwrap_model(model: Sequence[Any]) -> list[Any]:
             chunk = chunk.module
         unwrapped.append(chunk)
     return unwrapped
+
+
+def ensure_directory_exists(filename: str) -> None:
+    """As Megatron's."""
+    os.makedirs(os.path.dirname(filename), exist_ok=True)  # noqa: PTH103, PTH120  likewise
 
 
 def get_checkpoint_tracker_filename(checkpoints_path: str) -> str:
@@ -100,10 +106,10 @@ def save_checkpoint(
     print_rank_0(f"saving checkpoint at iteration {iteration} to {ARGS.save}")
     name = Path(get_checkpoint_name(ARGS.save, iteration))
     if ARGS.use_distributed_optimizer:
-        name.parent.mkdir(parents=True, exist_ok=True)
+        ensure_directory_exists(str(name))
         optimizer.save_parameter_state(str(name.with_name("distrib_optim.pt")))
     if here.get_expert_data_parallel_rank() == 0:
-        name.parent.mkdir(parents=True, exist_ok=True)
+        ensure_directory_exists(str(name))
         state = generate_state_dict(
             ARGS, unwrap_model(model), optimizer, opt_param_scheduler, [streams()], iteration
         )

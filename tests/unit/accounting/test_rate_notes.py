@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
-import math
-import time
 from pathlib import Path
 
 import pytest
 
 from relkit.accounting.worker_notes import RateNotes, read_rate
 
+NOW_S = 5000.0
+
 
 @pytest.fixture(autouse=True)
 def rank_three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a moment that does not go by."""
     monkeypatch.setenv("RELKIT_HOOK_DIR", str(tmp_path))
     monkeypatch.setenv("RANK", "3")
+    monkeypatch.setattr("relkit.accounting.worker_notes.time.monotonic", lambda: NOW_S)
 
 
-def test_a_rate_is_noted_and_not_with_every_step(tmp_path: Path) -> None:
+def leave(tmp_path: Path, note: object) -> None:
+    path = tmp_path / "rank-3.rate"
+    path.write_text(json.dumps(note))
+    path.chmod(0o600)
+
+
+def test_a_rate_is_noted_and_not_with_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     notes = RateNotes()
     notes.note(1000.0, 0.4)
     notes.note(5.0)
@@ -26,35 +36,33 @@ def test_a_rate_is_noted_and_not_with_every_step(tmp_path: Path) -> None:
     assert rate is not None
     assert (rate.tokens_per_s, rate.mfu) == (1000.0, 0.4)
     assert read_rate(tmp_path, 0) is None
+    monkeypatch.setattr("relkit.accounting.worker_notes.time.monotonic", lambda: NOW_S + 5.0)
+    notes.note(5.0)
+    rate = read_rate(tmp_path, 3)
+    assert rate is not None
+    assert (rate.tokens_per_s, rate.mfu) == (5.0, None)
 
 
-def left(folder: Path, note: object) -> None:
-    path = folder / "rank-3.rate"
-    path.write_text(json.dumps(note))
-    path.chmod(0o600)
+@pytest.mark.parametrize("note", [[NOW_S, 5.0, None], [NOW_S - 119.0, 0.0, 1.0]])
+def test_what_says_something_of_now(tmp_path: Path, note: object) -> None:
+    leave(tmp_path, note)
+    assert read_rate(tmp_path, 3) is not None
 
 
 @pytest.mark.parametrize(
-    ("age_s", "tokens_per_s", "mfu", "is_taken"),
+    "note",
     [
-        (1.0, 5.0, None, True),
-        (1.0, 5.0, 1.0, True),
-        (1000.0, 5.0, None, False),
-        (-1000.0, 5.0, None, False),
-        (1.0, -5.0, None, False),
-        (1.0, math.nan, None, False),
-        (1.0, 5.0, 7.0, False),
+        [NOW_S - 121.0, 5.0, None],
+        [NOW_S + 1.0, 5.0, None],
+        [NOW_S, -5.0, None],
+        [NOW_S, float("nan"), None],
+        [NOW_S, float("inf"), None],
+        [NOW_S, 5.0, 7.0],
+        [NOW_S, 5.0],
+        ["x"],
+        {},
     ],
 )
-def test_what_says_nothing_of_now(
-    tmp_path: Path, age_s: float, tokens_per_s: float, mfu: float | None, is_taken: bool
-) -> None:
-    # By the clock of now: a whole run collects its tests long before this one.
-    left(tmp_path, [time.monotonic() - age_s, tokens_per_s, mfu])
-    assert (read_rate(tmp_path, 3) is not None) is is_taken
-
-
-@pytest.mark.parametrize("note", [["x"], {}, [1.0, 2.0]])
-def test_what_is_no_rate(tmp_path: Path, note: object) -> None:
-    left(tmp_path, note)
+def test_what_says_nothing_of_now(tmp_path: Path, note: object) -> None:
+    leave(tmp_path, note)
     assert read_rate(tmp_path, 3) is None
