@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,7 +27,7 @@ class HelpFormatter(click.HelpFormatter):
         super().write_text(_OPTION.sub(_whole, text))
 
     def write_dl(
-        self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
         """See click.HelpFormatter.write_dl."""
         whole = [(name, _OPTION.sub(_whole, text)) for name, text in rows]
