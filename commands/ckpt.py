@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from relkit.command_group import CommandGroup
-from relkit.commands.shared.options import finish, report_options
+from relkit.commands.shared.options import NamedPath, finish, report_options
 from relkit.log_lines import say_report
 from relkit.output import shown, table
 
@@ -30,7 +30,7 @@ def _look_into(_ctx: click.Context, _param: click.Parameter, path: Path) -> Path
     return path
 
 
-_FOLDER = click.argument("path", type=click.Path(path_type=Path), callback=_look_into)
+_FOLDER = click.argument("path", type=NamedPath(path_type=Path), callback=_look_into)
 
 
 @click.group(cls=CommandGroup)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from relkit.command_group import CommandGroup
-from relkit.commands.shared.options import finish, report_options
+from relkit.commands.shared.options import NamedPath, finish, report_options
 from relkit.commands.shared.progress import progress_bar
 from relkit.commands.subcommands.hang_collect import collect
 
@@ -27,9 +27,7 @@ hang.add_command(collect)
 
 
 @hang.command()
-@click.argument(
-    "paths", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="PATH..."
-)
+@click.argument("paths", type=NamedPath(path_type=Path), nargs=-1, required=True, metavar="PATH...")
 @report_options
 def analyze(paths: tuple[Path, ...], fmt: str | None, output: Path | None, force: bool) -> int:
     """Judge the dumps of PyTorch's flight recorder, stacks, and logs of NCCL's watchdog.

@@ -21,9 +21,16 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
     return float(match[1]) * _UNITS_S[match[2]]
 
 
+def _named(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str:
+    """What was asked for, "" for all: not what a variable that is not set has left."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is empty. Was a variable not set?")
+    return value or ""
+
+
 @click.command()
-@click.option("--node", default="", metavar="NAME", help="Only what names this node.")
-@click.option("--job", default="", metavar="ID", help="Only what happened to this job.")
+@click.option("--node", callback=_named, metavar="NAME", help="Only what names this node.")
+@click.option("--job", callback=_named, metavar="ID", help="Only what happened to this job.")
 @click.option(
     "--since",
     "since_s",

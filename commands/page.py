@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
+from relkit.commands.shared.options import NamedPath
 from relkit.commands.shared.progress import progress_bar
 from relkit.errors import EXIT_OK
 from relkit.log_lines import say_progress
 
 
 @click.command()
-@click.argument("named", metavar="JOB_OR_FOLDER")
+@click.argument("named", metavar="JOB_OR_FOLDER", type=NamedPath())
 @click.option(
     "--output",
     "-o",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from relkit.commands.shared.options import finish
+from relkit.commands.shared.options import NamedPath, finish
 from relkit.commands.shared.progress import progress_bar
 from relkit.log_lines import say_progress
 
@@ -18,7 +18,7 @@ _MARK, _HEAD_BYTES = b'<meta name="generator" content="relkit hang">', 4096
 
 
 @click.command()
-@click.argument("hangdir", metavar="HANGDIR", type=click.Path(path_type=Path))
+@click.argument("hangdir", metavar="HANGDIR", type=NamedPath(path_type=Path))
 @click.option(
     "--output",
     "-o",

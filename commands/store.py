@@ -17,6 +17,7 @@ from relkit.log_lines import say, warning
     type=click.IntRange(0, 65535),
     default=29400,
     show_default=True,
+    metavar="PORT",
     help="Listen on this TCP port; 0 takes one that is free, and says which.",
 )
 @click.option(

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from relkit.commands.shared.options import finish, report_options
+from relkit.commands.shared.options import NamedPath, finish, report_options
 from relkit.commands.shared.progress import progress_bar
 
 
 @click.command()
 @click.argument(
     "paths",
-    type=click.Path(path_type=Path, allow_dash=True),
+    type=NamedPath(path_type=Path, allow_dash=True),
     nargs=-1,
     required=True,
     metavar="PATH...",

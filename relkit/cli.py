@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relkit import __version__
-from relkit.command_group import SETTINGS, LazyGroup
+from relkit.command_group import SETTINGS, HelpFormatter, LazyGroup
 from relkit.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, RelkitError, SystemProblem
 from relkit.log_lines import JSON, TEXT, Level, say, say_error, set_up, warning, writes_json
 from relkit.process.process_exit import leave
@@ -20,6 +20,9 @@ from relkit.text.nearest import no_such
 
 if TYPE_CHECKING:
     from relkit.config.document import Table
+
+# Of every command: each makes its context itself.
+click.Context.formatter_class = HelpFormatter
 
 # name -> (module:attribute, help line). The help lines live here so that `relkit --help`
 # imports no command at all; a test holds them against each command's own first line.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,34 @@ if TYPE_CHECKING:
 # In the context's meta: reads the table of the files of settings that belongs to the group.
 SETTINGS = "relkit.settings"
 ReadSettings = Callable[[], "Table"]
+
+
+class HelpFormatter(click.HelpFormatter):
+    """Click's, but the name of an option is never broken at one of its hyphens."""
+
+    def write_text(self, text: str) -> None:
+        """See click.HelpFormatter.write_text."""
+        super().write_text(_OPTION.sub(_whole, text))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """See click.HelpFormatter.write_dl."""
+        whole = [(name, _OPTION.sub(_whole, text)) for name, text in rows]
+        super().write_dl(whole, col_max, col_spacing)
+
+    def write(self, string: str) -> None:
+        """See click.HelpFormatter.write."""
+        super().write(string.replace(_NO_BREAK, "-"))
+
+
+# Lines are broken at hyphens, and not at what Unicode has for a hyphen that is no such place.
+_NO_BREAK = "\N{NON-BREAKING HYPHEN}"
+_OPTION = re.compile(r"--[a-z][a-z0-9-]*")
+
+
+def _whole(option: re.Match[str]) -> str:
+    return option[0].replace("-", _NO_BREAK)
 
 
 class CommandGroup(click.Group):

@@ -51,7 +51,7 @@ NETWORK_CHECK = (
                  "[default: 80]"),
     _KEPT.option("--min-bandwidth", type=FiniteRange(min=0), metavar="MB_PER_S",
                  help="The same in MB/s, as the DLRover guide writes it."),
-    _KEPT.option("--min-channels", type=click.IntRange(min=1),
+    _KEPT.option("--min-channels", type=click.IntRange(min=1), metavar="N",
                  help="A node fails when fewer of its links are good. [default: 2]"),
 )  # fmt: skip
 TOPOLOGY = (

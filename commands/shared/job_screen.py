@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -23,6 +24,12 @@ _STYLES = {
 }  # fmt: skip
 # The finding has a line of its own, below.
 _SHOWN = len(HEADER) - 1
+_GAP = 2
+# Left out of a narrow terminal in this order; before them what has nothing to say of any job.
+_LEAST = (
+    "begun", "attempt", "nodes", "ettr", "restarts", "ranks", "eta", "saved", "rate", "slow",
+    "step",
+)  # fmt: skip
 # Those that have ended are of less interest than those that run.
 _MOST_ENDED = 8
 _RUNS = ("running", "recovering")
@@ -48,11 +55,15 @@ class JobScreen:
 
     def show(self, report: Report) -> None:
         """Replace what is shown."""
-        self._live.update(screen_of(report), refresh=True)
+        self._live.update(screen_of(report, self._console.width), refresh=True)
 
 
-def screen_of(report: Report) -> Group:
-    """A report of status, as one screen."""
+def screen_of(report: Report, width: int) -> Group:
+    """A report of status, as one screen.
+
+    Args:
+        width: of the terminal, characters.
+    """
     facts = report.facts
     rows = facts["jobs"] if "jobs" in facts else [facts["live"]]
     running = [row for row in rows if row["state"] in _RUNS]
@@ -64,19 +75,49 @@ def screen_of(report: Report) -> Group:
     )
     shown = [*running, *ended[:_MOST_ENDED]]
     gpus = [Text(gpu_words(Gpu(**gpu))) for gpu in facts["gpus"]]
-    return Group(head, Text(), _table(shown), *_findings(shown), *gpus, *_others(facts))
+    cells = [[printable_line(cell) for cell in cells_of(row)[:_SHOWN]] for row in shown]
+    columns = _fitting(cells, width)
+    return Group(
+        head,
+        Text(),
+        _table(shown, cells, columns),
+        *_left_out(columns),
+        *_findings(shown),
+        *gpus,
+        *_others(facts),
+    )
 
 
-def _table(rows: list[Mapping[str, Any]]) -> Table:
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in HEADER[:_SHOWN]:
-        made.add_column(name.upper(), overflow="fold")
-    for row in rows:
-        cells = [Text(printable_line(cell)) for cell in cells_of(row)[:_SHOWN]]
-        cells[1].stylize(_STYLES.get(row["health"], ""))
+def _fitting(cells: list[list[str]], width: int) -> list[int]:
+    """The columns that a terminal of that width has room for, each cell in one line."""
+    columns = zip(HEADER[:_SHOWN], *cells, strict=True)
+    widths = [max(cell_len(text) for text in column) + _GAP for column in columns]
+    empty = [i for i in range(_SHOWN) if all(row[i] == "-" for row in cells)]
+    kept = list(range(_SHOWN))
+    for index in dict.fromkeys((*empty, *(HEADER.index(name) for name in _LEAST))):
+        if sum(widths[i] for i in kept) - _GAP <= width:
+            break
+        kept.remove(index)
+    return kept
+
+
+def _left_out(columns: list[int]) -> Iterator[Text]:
+    names = [name for i, name in enumerate(HEADER[:_SHOWN]) if i not in columns]
+    if names:
+        yield Text(f"no room for {', '.join(names)}: relkit status has all", style="dim")
+
+
+def _table(rows: list[Mapping[str, Any]], cells: list[list[str]], columns: list[int]) -> Table:
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    for i in columns:
+        made.add_column(HEADER[i].upper(), overflow="fold")
+    slow = HEADER.index("slow")
+    for row, texts in zip(rows, cells, strict=True):
+        shown = [Text(text) for text in texts]
+        shown[1].stylize(_STYLES.get(row["health"], ""))
         if row["slow"]:
-            cells[HEADER.index("slow")].stylize("yellow")
-        made.add_row(*cells)
+            shown[slow].stylize("yellow")
+        made.add_row(*(shown[i] for i in columns))
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,21 @@ def with_options(
     for decorate in reversed(options):
         function = decorate(function)
     return function
+
+
+class NamedPath(click.Path):
+    """A path to read that somebody has named: "", as of a variable that is not set, is none."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:  # noqa: ANN401 (as Click has it)
+        """The path; see click.ParamType.convert."""
+        if not os.fspath(value):
+            self.fail("it is empty. Was a variable not set?", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class FiniteRange(click.FloatRange):

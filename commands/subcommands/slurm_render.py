@@ -9,12 +9,15 @@ import click
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--nodes", type=click.IntRange(min=1), required=True, help="Nodes that train.")
+@click.option(
+    "--nodes", type=click.IntRange(min=1), required=True, metavar="N", help="Nodes that train."
+)
 @click.option(
     "--spares",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
+    metavar="N",
     help="Further nodes that wait to take the place of a lost one.",
 )
 @click.option(
@@ -22,11 +25,13 @@ import click
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
+    metavar="N",
     help="GPUs of each node; 0 asks Slurm for none.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
+    metavar="N",
     help="Workers on each node.  [default: one a GPU, else 1]",
 )
 @click.option(
@@ -49,6 +54,7 @@ import click
     type=click.IntRange(min=0),
     default=3,
     show_default=True,
+    metavar="N",
     help="How often workers may be started again between two starts of the job.",
 )
 @click.option(
@@ -56,9 +62,10 @@ import click
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
+    metavar="N",
     help="How often a job that has saved may go back into the queue; 0: never.",
 )
-@click.option("--name", default="", help="Name of the job.  [default: sbatch's]")
+@click.option("--name", default="", metavar="NAME", help="Name of the job.  [default: sbatch's]")
 @click.option(
     "--sbatch",
     multiple=True,

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
+from relkit.commands.shared.options import NamedPath
 from relkit.commands.shared.progress import progress_bar
 from relkit.errors import UsageProblem
 from relkit.output import emit
 
 
 @click.command()
-@click.argument("dumps", metavar="PATH", required=False, type=click.Path(path_type=Path))
+@click.argument("dumps", metavar="PATH", required=False, type=NamedPath(path_type=Path))
 @click.option(
     "--path",
     type=click.Path(path_type=Path),

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from relkit.commands.shared.options import finish, report_options
+from relkit.commands.shared.options import NamedPath, finish, report_options
 
 
 @click.command()
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path))
+@click.argument("before", type=NamedPath(path_type=Path))
+@click.argument("after", type=NamedPath(path_type=Path))
 @report_options
 def diff(before: Path, after: Path, fmt: str | None, output: Path | None, force: bool) -> int:
     """Say which operations became slower from one recording to another.

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from relkit.commands.shared.options import FiniteRange, finish
+from relkit.commands.shared.options import FiniteRange, NamedPath, finish
 
 
 @click.command()
 @click.argument(
-    "paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER..."
+    "paths", nargs=-1, required=True, type=NamedPath(path_type=Path), metavar="FOLDER..."
 )
 @click.option(
     "--output",

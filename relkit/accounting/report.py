@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from relkit.accounting import journal_folder
 from relkit.accounting.account import PHASES, Account, Basis, Recovery, account_of
 from relkit.accounting.journal_folder import JournalFile
+from relkit.accounting.progress import HUNG, progress_of
 from relkit.accounting.read_journal import JournalRead, read_journal
 from relkit.accounting.records import Record, What
 from relkit.accounting.words import back_line, lost_words, phases_line, standbys_words
@@ -34,6 +36,33 @@ def job_report(job_id: str, *, argv: tuple[str, ...], started: float) -> Report:
     Raises:
         BadInputFile: no launcher of the job has left a journal here, or none can be read.
     """
+    read = journals_of_job(job_id)
+    return report_of(read.newest, read.earlier, read.failures, argv=argv, started=started)
+
+
+@dataclass(frozen=True, slots=True)
+class JobJournals:
+    """What the launchers of a job have left on this host.
+
+    Args:
+        newest: of the run that began last, by node; earlier: how many are of earlier runs.
+        failures: of those that cannot be read, in words.
+    """
+
+    newest: tuple[JournalRead, ...]
+    earlier: int
+    failures: tuple[str, ...]
+
+
+def journals_of_job(job_id: str) -> JobJournals:
+    """Read them.
+
+    Args:
+        job_id: of the launcher.
+
+    Raises:
+        BadInputFile: there is none, or none can be read.
+    """
     files = journal_folder.journals_of(job_id)
     if not files:
         raise BadInputFile(
@@ -50,8 +79,7 @@ def job_report(job_id: str, *, argv: tuple[str, ...], started: float) -> Report:
     if not journals:
         raise failures[0]
     newest = newest_run(journals)
-    earlier = len(journals) - len(newest)
-    return report_of(newest, earlier, [str(e) for e in failures], argv=argv, started=started)
+    return JobJournals(newest, len(journals) - len(newest), tuple(str(e) for e in failures))
 
 
 def newest_run(journals: Sequence[JournalRead]) -> tuple[JournalRead, ...]:
@@ -151,6 +179,17 @@ def _state(account: Account, journal: JournalRead) -> Finding:
     present = account.suspicions.present
     last = account.recoveries[-1] if account.recoveries else None
     fault = last.fault.text if last is not None and last.fault is not None else ""
+    if progress_of(account, journal.records, state).health == HUNG:
+        return Finding(
+            "RK-JOB-008",
+            Status.WARN,
+            f"job {job_id} hangs",
+            reasons=(present,) if present else (),
+            evidence=tuple(evidence),
+            advice="`relkit why JOB` has the verdict, and report.html in the timeline folder all "
+            "of it. With --on-hang report, or save where there is nothing to save, it stays so "
+            "until somebody ends it.",
+        )
     if state in ("running", "recovering", "succeeded"):
         words = {
             "running": "runs", "recovering": "is being restarted", "succeeded": "has succeeded",

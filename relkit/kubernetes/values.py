@@ -126,10 +126,13 @@ def read_document(path: Path) -> Mapping[str, Any]:
         documents = [each for each in yaml.safe_load_all(text) if each is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInputFile(f"{path} is no YAML: {_one_line(error)}") from error
-    if len(documents) != 1 or not isinstance(documents[0], dict):
+    if len(documents) != 1:
+        has = f"has {len(documents)} documents; one job is expected" if documents else "is empty"
+        raise BadInputFile(f"{path} {has}", next_step="Write one job a file.")
+    if not isinstance(documents[0], dict):
         raise BadInputFile(
-            f"{path} has {len(documents)} documents; one job is expected",
-            next_step="Write one job a file.",
+            f"{path} holds no keys, as a job file does",
+            next_step="docs/kubernetes.md shows a job file.",
         )
     return documents[0]
 

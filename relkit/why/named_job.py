@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relkit.accounting.account import account_of
 from relkit.accounting.journal_folder import jobs_here, journals_of
-from relkit.accounting.report import job_report
+from relkit.accounting.progress import GOES_ON, HUNG, progress_of
+from relkit.accounting.read_journal import JournalRead
+from relkit.accounting.records import What
+from relkit.accounting.report import journals_of_job, report_of
 from relkit.errors import UsageProblem
 from relkit.files.input_file import read_input
 from relkit.files.usual_timeline import usual_folders
@@ -83,10 +87,16 @@ def explain_job(job_id: str, *, argv: Sequence[str] = ()) -> Report:
     findings: tuple[Finding, ...] = ()
     state = "not known"
     if journals_of(job_id):
-        status = job_report(job_id, argv=tuple(argv), started=started)
+        read = journals_of_job(job_id)
+        status = report_of(
+            read.newest, read.earlier, read.failures, argv=tuple(argv), started=started
+        )
+        findings, state = status.findings, _state(read.newest[0], str(status.facts["state"]))
         begun_s = float(status.facts["begun_unix_s"])
-        fault = _of_timeline(job_id, begun_s) or _of_journal(status.facts)
-        state, findings = str(status.facts["state"]), status.findings
+        # What a running job has outlived is told; of one that has ended it is no cause.
+        since_s = begun_s if state in _ENDED_WELL else _newest_begin_s(read.newest[0], begun_s)
+        folders = _timelines(read.newest)
+        fault = _of_timeline(job_id, since_s, folders) or _of_journal(status.facts)
     else:
         fault = _of_timeline(job_id, 0.0)
     finding = _finding(job_id, state, fault)
@@ -108,6 +118,32 @@ def explain_job(job_id: str, *, argv: Sequence[str] = ()) -> Report:
     }
     return Report(
         "why", (finding, *findings), facts, started, time.monotonic() - began, tuple(argv)
+    )
+
+
+def _state(journal: JournalRead, state: str) -> str:
+    """That of the account; "hung" where the launcher has seen a running job hang."""
+    progress = progress_of(account_of(journal.records), journal.records, state)
+    return HUNG if progress.health == HUNG else state
+
+
+def _newest_begin_s(journal: JournalRead, begun_s: float) -> float:
+    """When workers were started last, or a hung job went on; Unix time, s."""
+    begins = [
+        each.unix_s
+        for each in journal.records
+        if each.what is What.ATTEMPT or (each.what is What.HEALTH and each.name == GOES_ON)
+    ]
+    return max(begins, default=begun_s)
+
+
+def _timelines(journals: Sequence[JournalRead]) -> tuple[Path, ...]:
+    """The folders that the launchers of a run have named."""
+    return tuple(
+        Path(record.text)
+        for journal in journals
+        for record in journal.records
+        if record.what is What.TIMELINE and record.text
     )
 
 
@@ -133,7 +169,7 @@ def _finding(job_id: str, state: str, fault: _Fault | None) -> Finding:
         ranks=RankSet.of(fault.ranks).fold(),
         reasons=(f"{fault.where} says so",),
         evidence=(Evidence("confidence", fault.score),),
-        advice=CAUSES["launcher"].advice if not fault.ranks else
+        advice=CAUSES[_cause(fault)].advice if not fault.ranks else
         "Name the job's own output as well: it has what that rank said itself.",
     )  # fmt: skip
 
@@ -149,11 +185,16 @@ def _cause(fault: _Fault) -> str:
     return "hang" if fault.where.endswith(_REPORT) else "launcher"
 
 
-def _of_timeline(job_id: str, begun_unix_s: float) -> _Fault | None:
-    """The verdict that the launcher has left in a timeline folder on this job."""
-    for file in _reports():
+def _of_timeline(job_id: str, since_unix_s: float, folders: Sequence[Path] = ()) -> _Fault | None:
+    """The verdict that the launcher has left in a timeline folder on this job.
+
+    Args:
+        since_unix_s: what was written before is of an earlier attempt or run.
+        folders: looked at before the usual ones.
+    """
+    for file in _reports(folders):
         try:
-            if file.stat().st_mtime < begun_unix_s:
+            if file.stat().st_mtime < since_unix_s:
                 continue
             plain = parse_object(read_input(file, _MAX_REPORT_BYTES))
         except (OSError, ValueError):
@@ -167,8 +208,8 @@ def _of_timeline(job_id: str, begun_unix_s: float) -> _Fault | None:
     return None
 
 
-def _reports() -> Iterator[Path]:
-    for folder in usual_folders():
+def _reports(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in dict.fromkeys((*folders, *usual_folders())):
         yield folder / _REPORT
         try:
             older = sorted(folder.glob(f"previous-*/{_REPORT}"))[:_MAX_FOLDERS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,34 @@ def test_every_command_has_help_with_an_example(path: tuple[str, ...]) -> None:
     assert result.exit_code == 0, result.output
     assert "Example" in result.output
     assert f"relkit {' '.join(path)}".strip() in result.output
+
+
+@pytest.mark.parametrize("path", all_commands(), ids=" ".join)
+def test_no_help_breaks_the_name_of_an_option(path: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(cli, [*path, "--help"], terminal_width=60, max_content_width=60)
+    broken = re.compile(r"(?:^|[^\w-])--(?:[a-z][a-z0-9-]*-)?$")
+    assert [line for line in result.output.splitlines() if broken.search(line)] == []
+    assert "\N{NON-BREAKING HYPHEN}" not in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("why", ""), ("why", "x.log", ""), ("report", "-o", "r", ""), ("page", "-o", "p", ""),
+        ("hang", "analyze", ""), ("timeline", "diff", "", "x"),
+        ("timeline", "merge", "-o", "t", ""),
+        ("stacks", "merge", ""), ("ckpt", "verify", ""), ("history", "--job", ""),
+        ("history", "--node", " "),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_variable_that_is_not_set_is_not_the_current_folder(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 2
+    assert "it is empty. Was a variable not set?" in result.output
 
 
 @pytest.mark.parametrize("path", all_commands(), ids=" ".join)

@@ -203,3 +203,11 @@ def test_neither_torch_nor_numpy_is_imported(tmp_path: Path) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_job_that_hangs_is_not_called_fine() -> None:
+    leave(Story("job").attempt(0, 3).add(What.HEALTH, 10.0, name="hung"), LIVE)
+    result = invoke("job")
+    assert result.return_value == 0
+    assert "WARN  RK-JOB-008  job job hangs" in result.stderr
+    assert "RK-JOB-001" not in result.stderr

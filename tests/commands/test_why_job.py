@@ -123,3 +123,63 @@ def test_a_damaged_verdict_is_passed_over(timeline: Path) -> None:
     leave(failed())
     (timeline / "report.json").write_text('{"job_id": "job", "verdict": 3, "culprits"')
     assert why("job").return_value == 1
+
+
+def leave_verdict(folder: Path, unix_s: float) -> None:
+    folder.mkdir(exist_ok=True)
+    file = folder / "report.json"
+    file.write_text(json.dumps({"job_id": "job", "verdict": "rank 1 sleeps", "culprits": [1]}))
+    os.utime(file, (unix_s, unix_s))
+
+
+def hung(folder: Path) -> Story:
+    """A job that has begun at 1e9 + 100 s, and was seen to hang."""
+    story = Story("job").add(What.TIMELINE, text=str(folder)).attempt(0, 3)
+    return story.add(What.HEALTH, 10.0, name="hung")
+
+
+def test_the_verdict_in_the_folder_that_the_launcher_had_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "named with --timeline-path"
+    story = hung(folder).fault("launcher got SIGINT").add(What.ENDED, name="ended", text="SIGINT")
+    leave(story)
+    leave_verdict(folder, 1e9 + story.now_s)
+    result = why("job")
+    assert result.return_value == 1
+    assert "RK-WHY-001  rank 1: rank 1 sleeps" in result.output
+
+
+def test_a_job_that_hangs_now_has_outlived_nothing(tmp_path: Path) -> None:
+    story = hung(tmp_path / "t")
+    leave(story, LIVE)
+    leave_verdict(tmp_path / "t", 1e9 + story.now_s)
+    result = why("job")
+    assert result.return_value == 1
+    assert "RK-WHY-001  rank 1: rank 1 sleeps" in result.output
+    assert "RK-JOB-008  job job hangs" in result.output
+
+
+def test_a_hang_that_was_over_is_not_why_the_job_was_ended_later(timeline: Path) -> None:
+    story = hung(timeline)
+    leave_verdict(timeline, 1e9 + story.now_s)
+    story.add(What.HEALTH, 10.0, name="goes on").fault("launcher got SIGTERM")
+    leave(story.add(What.ENDED, name="ended", text="SIGTERM"))
+    result = why("job")
+    assert "sleeps" not in result.output
+    assert "launcher got SIGTERM" in result.output
+
+
+def test_a_verdict_on_an_earlier_attempt_is_not_why_the_last_one_ended(timeline: Path) -> None:
+    story = hung(timeline).fault("hang")
+    leave_verdict(timeline, 1e9 + story.now_s)
+    story.add(What.ATTEMPT, 1.0, number=1, nodes=1, world_size=2).fault("launcher got SIGTERM")
+    leave(story.add(What.ENDED, name="ended", text="SIGTERM"))
+    assert "sleeps" not in why("job").output
+
+
+def test_a_launcher_that_was_told_to_end_knows_why_it_ended() -> None:
+    story = Story("job").attempt(0, 3)
+    story.add(What.FAULT, name="launcher got SIGINT", text="the launcher got SIGINT", number=-1)
+    leave(story.add(What.ENDED, name="ended", text="signal 2"))
+    plain = json.loads(why("job", "--json").output)
+    assert (plain["cause"], plain["who"]) == ("interrupted", "nobody")
+    assert "does not know why" not in json.dumps(plain["findings"])

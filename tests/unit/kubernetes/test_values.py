@@ -52,6 +52,18 @@ def test_what_is_no_job_file_is_an_error(text: str, tmp_path: Path) -> None:
         read_document(file)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "is empty"), ("# nothing\n", "is empty"), ("words", "no keys"), ("- 1", "no keys"),
+     ("a: 1\n---\nb: 2\n", "has 2 documents")],
+)  # fmt: skip
+def test_what_is_no_job_file_is_called_what_it_is(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(BadInputFile, match=said):
+        read_document(file)
+
+
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["k8s", "render", str(tmp_path / "none.yaml")]) == 3
     assert "none.yaml" in capsys.readouterr().err

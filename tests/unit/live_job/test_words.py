@@ -52,7 +52,7 @@ def test_a_row_has_what_is_known_and_a_dash_for_the_rest() -> None:
 def test_the_screen_shows_text_from_elsewhere_as_text() -> None:
     shown = io.StringIO()
     facts = {"jobs": [ROW], "gpus": [vars_of(Gpu(0, 97.0, 1024.0, None))], "other_users": [1001]}
-    Console(file=shown, width=200).print(screen_of(Report("status", (), facts)))
+    Console(file=shown, width=200).print(screen_of(Report("status", (), facts), 200))
     text = shown.getvalue()
     assert "1 running, 0 ended" in text
     assert "a[bold]job" in text
@@ -60,6 +60,19 @@ def test_the_screen_shows_text_from_elsewhere_as_text() -> None:
     assert "\x1b" not in text
     assert "gpu 0: 97 %" in text
     assert "user 1001" in text
+
+
+def test_on_a_narrow_terminal_a_job_is_one_line() -> None:
+    long_id = "ef62ac72-719b-42ed-ac52-fd0a7a4a4987"
+    facts = {"jobs": [{**ROW, "job_id": long_id}], "gpus": [], "other_users": []}
+    for width, also in ((80, "120/1000"), (50, "hung")):
+        shown = io.StringIO()
+        Console(file=shown, width=width).print(screen_of(Report("status", (), facts), width))
+        table = shown.getvalue().splitlines()[2:4]
+        assert table[0].split()[:2] == ["JOB", "HEALTH"]
+        assert table[1].startswith(f"{long_id}  hung")
+        assert also in table[1]
+        assert "no room for" in shown.getvalue()
 
 
 def vars_of(gpu: Gpu) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -176,3 +177,22 @@ def test_kinds() -> None:
 def test_a_command_that_is_none(text: str) -> None:
     with pytest.raises(UsageProblem, match="--on-incident"):
         command_words("--on-incident", text)
+
+
+@pytest.mark.parametrize(
+    "text", ["cat > /tmp/x", "cat >/tmp/x", "a | b", "a && b", "a 2>&1", "a; b", "a &", "a &>x"]
+)
+def test_a_line_for_a_shell_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(UsageProblem, match="no shell sees it") as raised:
+        command_words("--on-incident", text)
+    said = raised.value.next_step.partition("--on-incident ")[2]
+    assert command_words("--on-incident", shlex.split(said)[0]) == ("sh", "-c", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["sh -c 'a > b; c'", "find . -exec rm {} ';'", "find . -exec rm {} \\;", "a 'x|y' \"<b>\"",
+     "scontrol update NodeName={node} State=DRAIN", "a b>c", "a x=<y>", "it\\'s fine"],
+)  # fmt: skip
+def test_what_a_shell_would_not_touch_is_a_command(text: str) -> None:
+    assert command_words("--on-incident", text) == tuple(shlex.split(text))
