@@ -16,6 +16,7 @@ import pytest
 from relkit.slurm.job import SlurmJob
 from relkit.slurm.script import render
 from tests.patience import PATIENCE
+from tests.waiting import eventually
 
 # One process a node, as srun's tasks; each is in a session of its own, as under slurmstepd.
 _SRUN = """#!/bin/bash
@@ -214,6 +215,21 @@ def test_a_job_that_is_cancelled_is_told_by_slurm_alone_and_stays_away(
     assert code == 75, said
     assert [job.told(node) for node in (0, 1)] == [1, 1]
     assert job.called == []
+
+
+def test_a_launcher_that_slurm_has_told_is_not_told_again(
+    tmp_path: Path, started: list[Job]
+) -> None:
+    job = start(started, tmp_path, "save75")
+    job.await_up(0)
+    task = int((tmp_path / "tasks").read_text())
+    os.killpg(task, signal.SIGTERM)
+    eventually(lambda: job.told(0) == 1, "the launcher has heard it")
+    # While it saves; a second SIGTERM would cut that short.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(task, signal.SIGURG)
+    assert job.end()[0] == 75
+    assert job.told(0) == 1
 
 
 @pytest.mark.parametrize(("restarts", "most"), [(10, 10), (0, 0)])
