@@ -221,7 +221,7 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.hang relkit.hang_picture relkit.stacks reports reports.drawing"
     ),
     "reports.jobs": (
-        "ground relkit.accounting relkit.history relkit.job_page relkit.live_job "
+        "ground relkit.accounting relkit.job_page relkit.live_job "
         "relkit.straggler.present reports reports.hangs reports.straggler"
     ),
     "reports.networks": "ground relkit.netcheck reports reports.drawing",
