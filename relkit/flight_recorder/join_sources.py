@@ -10,7 +10,7 @@ from pathlib import Path
 
 from relkit.flight_recorder.find_files import DumpFile
 from relkit.flight_recorder.job_view import MAX_WORLD, job_view, world_size_of
-from relkit.flight_recorder.model import FlightDump, FlightEntry
+from relkit.flight_recorder.model import FROM_LOG_ID, FlightDump, FlightEntry
 from relkit.flight_recorder.stacks_and_logs import LogFile, StacksAndLogs
 from relkit.flight_recorder.traceback_log import EndedBy
 from relkit.hang.model import JobView, RankView
@@ -380,8 +380,7 @@ class _Joiner:
         name = same.name if same else _FAMILIES.get(family(op), op.lower() or _UNNAMED)
         started_ns = max(1, self._now_ns - int(state.ran_s * 1e9))
         return FlightEntry(
-            # Not 0: with 0 it would be the first that the rank ever called.
-            record_id=1 << 40,
+            record_id=FROM_LOG_ID,
             group=state.group,
             description="",
             backend="nccl",

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from relkit.stacks.model import Frame
 
+# Of an operation that a log alone knows: behind all others, and not the first of the rank.
+FROM_LOG_ID = 1 << 40
+
 
 @dataclass(frozen=True, slots=True)
 class FlightEntry:
@@ -91,4 +94,5 @@ class FlightDump:
         """How many of its first operations the ring had no room for any more."""
         if not self.entries or all(entry.in_flight for entry in self.entries):
             return 0  # torch can also write those alone that have not ended
-        return max(0, self.entries[0].record_id - 1)
+        first = self.entries[0].record_id
+        return max(0, first - 1) if first != FROM_LOG_ID else 0

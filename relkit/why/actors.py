@@ -25,6 +25,11 @@ class Actor:
     name: str
 
 
+def rank_actor(rank: int) -> Actor:
+    """The process of a rank."""
+    return Actor(rank, f"rank {rank}")
+
+
 class Actors:
     """Names who wrote a line.
 
@@ -72,7 +77,7 @@ class Actors:
         elif rank is None and speaker == Speaker() and self._is_of_first(sighting):
             rank = self.first.rank if self.first else None
         if rank is not None:
-            return Actor(rank, f"rank {rank}")
+            return rank_actor(rank)
         return Actor(None, self._words(speaker, sighting))
 
     def _of_process(self, pid: int, host: str) -> int | None:
@@ -88,13 +93,13 @@ class Actors:
     def of_speaker(self, speaker: Speaker) -> Actor | None:
         """The rank that writes with these prefixes; None where they name none."""
         rank = self._rank(speaker)
-        return None if rank is None else Actor(rank, f"rank {rank}")
+        return None if rank is None else rank_actor(rank)
 
     def of_ended(self, ended: Ended) -> Actor:
         """Whom a launcher speaks of."""
         rank = self._of_ended(ended)
         if rank is not None:
-            return Actor(rank, f"rank {rank}")
+            return rank_actor(rank)
         return Actor(None, f"a process of {ended.host}" if ended.host else "a process")
 
     def _of_ended(self, ended: Ended) -> int | None:

@@ -15,7 +15,8 @@ from relkit.flight_recorder.tracebacks import SIGN
 # In lower case, what follows each first letter: abort, by peer, cancel, unreachable, such file,
 # NCCL WARN, fail, found, of memory, finite, signal, segfault, kill, recent call, time-out, limit,
 # terminate, module named, segmentation, dumped, mismatch, preempt, permission, space left, quota,
-# evict, Xid, exit, exception; and what shells say of crashes in other languages.
+# evict, was low on, exceed, Xid, exit, exception; and what shells say of crashes in other
+# languages.
 _BRANCHES = {
     "b": ("ort", "y peer", "ad_alloc"),
     "c": ("ancel", "hable", "h file", "l warn"),
@@ -26,6 +27,7 @@ _BRANCHES = {
     "m": (
         "eout",
         "ed out",
+        "es out",
         "e limit",
         "inat",
         "odule named",
@@ -40,7 +42,8 @@ _BRANCHES = {
     "p": ("reempt", "ermission d", "ace left", "u is lost"),
     "q": ("uota",),
     "v": ("ict",),
-    "x": ("id", "it", "cept", "hub0] page", "hub] page"),
+    "w": ("as low on",),
+    "x": ("id", "it", "cept", "ceed", "hub0] page", "hub] page"),
     "z": ("ugriffsfehler",),
     "段": ("错误",),
     "已": ("杀死",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from relkit.why.actors import Actor, Actors, in_words, ranks_in_words
+from relkit.why.actors import Actor, Actors, in_words, rank_actor, ranks_in_words
 from relkit.why.missing import missing_of, world_size_missing
 from relkit.why.model import Answer, Clock, Ended, Evidence, Sighting
 from relkit.why.rules.causes import CAUSES
@@ -38,7 +38,12 @@ class _Told:
 def diagnose(evidence: Evidence) -> Answer:
     """The answer of one job."""
     actors = Actors(evidence)
-    told = [_Told(s, actors.of(s)) for s in evidence.sightings if s.kind is not Kind.MENTION]
+    told = [
+        _Told(sighting, actor)
+        for sighting in evidence.sightings
+        if sighting.kind is not Kind.MENTION
+        for actor in _about(sighting, actors)
+    ]
     told += _of_launchers(evidence.ended, actors, told)
     told = _without_explained(told)
     ordered = _in_order(told)
@@ -55,6 +60,11 @@ def diagnose(evidence: Evidence) -> Answer:
     if answer.cause == "peer-lost" and not answer.culprits:
         answer = _by_elimination(answer, evidence, actors, told)
     return _by_hang(evidence, answer, firsts)
+
+
+def _about(sighting: Sighting, actors: Actors) -> Sequence[Actor]:
+    """Those whom a line names, else who wrote it."""
+    return [rank_actor(rank) for rank in sighting.blamed] or [actors.of(sighting)]
 
 
 def _believed(first: Ended | None, told: Sequence[_Told]) -> Ended | None:
@@ -191,7 +201,7 @@ def _answer(
 ) -> Answer:
     sighting = chosen.sighting
     cause = CAUSES[sighting.cause]
-    whose = list(dict.fromkeys(t.actor for t in alike))
+    whose = _named(alike)
     everyone = {a.rank for a in map(actors.of_speaker, evidence.speakers) if a is not None}
     ranks = tuple(sorted({a.rank for a in whose if a.rank is not None}))
     is_known = sighting.kind in (Kind.ROOT, Kind.WEAK) and not cause.whole_job
@@ -217,7 +227,17 @@ def _answer(
     )
 
 
+def _named(alike: Sequence[_Told]) -> list[Actor]:
+    """Whose failures these are; a log that a rank is known of is not named beside it."""
+    of_ranks = {t.sighting.path for t in alike if t.actor.rank is not None}
+    named = [t.actor for t in alike if t.actor.rank is not None or t.sighting.path not in of_ranks
+             or t.actor.name != str(t.sighting.path)]  # fmt: skip
+    return list(dict.fromkeys(named))
+
+
 def _place(sighting: Sighting) -> str:
+    if sighting.blamed:
+        return ""
     host = sighting.speaker.host
     return sighting.code + (f" on {host}" if host and sighting.code else host)
 
@@ -230,9 +250,10 @@ def _reasons(
     for each in dict.fromkeys(by_actor[t.actor] for t in alike):
         at = f" (at {each.sighting.code})" if each.sighting.code else ""
         # A log that says nobody's name is called by its path, which stands before it already.
-        is_nameless = each.actor.name == str(each.sighting.path)
+        is_nameless = each.actor.name == str(each.sighting.path) or each.sighting.blamed
         who = each.sighting.where if is_nameless else f"{each.sighting.where}: {each.actor.name}"
         reasons.append(f"{who}: {each.sighting.text}{at}")
+    reasons = list(dict.fromkeys(reasons))
     more = len(reasons) - _MAX_REASONS
     reasons = reasons[:_MAX_REASONS] + ([f"and {more} more that say the same"] if more > 0 else [])
     if first is not None:

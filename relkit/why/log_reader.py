@@ -48,6 +48,8 @@ _NCCL_WARN = "NCCL WARN"
 _ANNOUNCED_LINES = 3
 _CONDITION_CHARS = 80
 _BEGIN_CHARS = 600
+_MAX_BLAMED = 1024
+_NUMBER = re.compile(r"\d{1,7}", re.ASCII)
 _XID_PROCESS = re.compile(r"\bXid\b.{0,80}\bpid='?(\d{1,9})", re.ASCII)
 _BARE_EXCEPTION = re.compile(
     r"^(?:\w+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit|NotFound|Failed))(?:: ?(.*))?$"
@@ -234,14 +236,16 @@ class LogReader:
         text = raised.text
         known = rule_of(text)
         cause, kind = cause_of_exception(raised.name)
+        blamed: tuple[int, ...] = ()
         if known is not None:
             rule = known[0]
             # What an exception of another kind says in passing is not what it is.
             if kind is not Kind.ROOT or cause in GENERIC or rule.kind is not Kind.LAUNCHER:
-                cause, kind = rule.cause, rule.kind
+                cause, kind, blamed = rule.cause, rule.kind, _blamed(known[1])
         return Sighting(
             cause=cause,
             kind=kind,
+            blamed=blamed,
             text=printable_line(text)[:_MAX_TEXT],
             path=self._path,
             line=raised.line,
@@ -256,12 +260,15 @@ class LogReader:
         if not text or _CODE.match(text) or _ADVICE.match(text):
             return False
         known = rule_of(text)
-        pid = 0
+        pid, code, blamed = 0, "", tuple[int, ...]()
         if known is not None:
             rule, match = known
             cause, kind = rule.cause, rule.kind
             of_pid = _OF_PID.search(text)
-            pid = int(match.groupdict().get("pid") or (of_pid[1] if of_pid else 0))
+            groups = match.groupdict()
+            pid = int(groups.get("pid") or (of_pid[1] if of_pid else 0))
+            code = groups.get("at") or ""
+            blamed = _blamed(match)
         elif (bare := _BARE_EXCEPTION.match(text.strip())) is not None:
             cause, kind = cause_of_exception(bare[1] or bare[3])
         else:
@@ -283,12 +290,14 @@ class LogReader:
             Sighting(
                 cause=cause,
                 kind=kind,
+                blamed=blamed,
                 text=printable_line(text.strip())[:_MAX_TEXT],
                 path=self._path,
                 line=line.number,
                 offset=line.offset,
                 speaker=speaker,
                 clock=self._clock(line),
+                code=code,
                 pid=pid,
             )
         )
@@ -311,6 +320,12 @@ class LogReader:
         elif len(sightings) < _MAX_SIGHTINGS:
             kept.append(len(sightings))
             sightings.append(replace(sighting, step=step))
+
+
+def _blamed(match: re.Match[str]) -> tuple[int, ...]:
+    """Ranks that a line calls by number."""
+    named = match.groupdict().get("ranks") or ""
+    return tuple(int(number) for number in _NUMBER.findall(named)[:_MAX_BLAMED])
 
 
 def _tells_more(sighting: Sighting, best: Sighting, chained: str) -> bool:

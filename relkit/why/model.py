@@ -83,6 +83,7 @@ class Sighting:
         pid: of the process that the line is about, 0 where it names none.
         count: how often the same was said.
         step: that its log had come to before it, -1 where not known.
+        blamed: ranks that the line names, where it is about others than who wrote it.
     """
 
     cause: str
@@ -97,6 +98,7 @@ class Sighting:
     pid: int = 0
     count: int = 1
     step: int = -1
+    blamed: tuple[int, ...] = ()
 
     @property
     def where(self) -> str:

@@ -27,6 +27,9 @@ _STATES = {
 }
 _STATE = re.compile(r"(?<![A-Z_])(" + "|".join(_STATES) + r")(?![A-Z_])\+?")
 _CODE = re.compile(r"(?<![\d:])(\d{1,3}):(\d{1,3})(?![\d:])")
+_POD_KEYS = frozenset(
+    ("Containers", "Namespace", "Node", "Status", "Reason", "Message", "Start Time", "Annotations")
+)
 _POD = re.compile(r"^Name:\s+(\S+)")
 _REASON = re.compile(r"^\s+Reason:\s+(\S.*)$")
 _EXIT = re.compile(r"^\s+Exit Code:\s+(\d{1,3})\s*$")
@@ -52,7 +55,6 @@ _EVENT_REASONS = {
     "Preempted": "preempted",
     "Preempting": "preempted",
     "Evicted": "preempted",
-    "TaintManagerEviction": "preempted",
     "DeadlineExceeded": "time-limit",
     "ImagePullBackOff": "image",
     "ErrImagePull": "image",
@@ -70,7 +72,7 @@ def is_accounting(lines: Sequence[str]) -> bool:
 def is_pod_description(lines: Sequence[str]) -> bool:
     """Whether a text is one of `kubectl describe pod`."""
     keys = {line.partition(":")[0].strip() for line in lines[:400]}
-    return "Name" in keys and len(keys & {"Containers", "Namespace", "Node", "Status"}) >= 3
+    return "Name" in keys and len(keys & _POD_KEYS) >= 3
 
 
 def is_events(lines: Sequence[str]) -> bool:
@@ -132,7 +134,12 @@ def read_events(lines: Sequence[str], path: Path) -> Iterator[Sighting]:
         else:
             continue
         name = about.rpartition("/")[2]
-        if reason in _EVENT_REASONS:
+        if known is not None and known[0].cause == "evicted":
+            yield _sighting("evicted", Kind.ROOT, line, path, number, name)
+        elif reason == "TaintManagerEviction":
+            # Whatever tainted the node tells more.
+            yield _sighting("preempted", Kind.WEAK, line, path, number, name)
+        elif reason in _EVENT_REASONS:
             yield _sighting(_EVENT_REASONS[reason], Kind.ROOT, line, path, number, name)
         elif known is not None and known[0].kind is Kind.ROOT and event is not None:
             if event["type"] == "Warning":

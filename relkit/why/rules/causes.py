@@ -112,6 +112,23 @@ CAUSES: dict[str, Cause] = {
         command="NCCL_DEBUG=INFO in the job's environment, and run again",
         follows=("hardware",),
     ),
+    "collective-mismatch": Cause(
+        "ranks called different collectives, or with other shapes or parameters",
+        "Compare what these ranks run at that step: a branch on the rank, a loader that ends "
+        "earlier on one of them, a model that is built from other settings. With "
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL torch says which calls differ.",
+        whole_job=True,
+    ),
+    "barrier": Cause(
+        "did not come to a monitored barrier in time",
+        "Look at what that rank did then: its own log, or stacks of all ranks while it hangs.",
+        follows=("hang",),
+    ),
+    "unused-parameters": Cause(
+        "parameters took no part in the loss, so DDP waited for their gradients",
+        "Leave them out of the model, let all outputs of forward() take part in the loss, or set "
+        "find_unused_parameters=True. TORCH_DISTRIBUTED_DEBUG=DETAIL names them.",
+    ),
     "nccl": Cause(
         "NCCL failed",
         "Read NCCL's own warning above the error. Without one, run again with NCCL_DEBUG=INFO; "
@@ -134,7 +151,15 @@ CAUSES: dict[str, Cause] = {
         "The line before it says mostly why. PYTHONFAULTHANDLER=1 has Python print its own lines.",
         missing="the stack of the abort",
         command="PYTHONFAULTHANDLER=1 in the job's environment; or gdb PROGRAM CORE -batch -ex bt",
-        follows=("device-assert", "device-error", "nccl", "network", "segfault", "exception"),
+        follows=(
+            "device-assert",
+            "device-error",
+            "nccl",
+            "network",
+            "segfault",
+            "exception",
+            "barrier",
+        ),
     ),
     "shared-memory": Cause(
         "shared memory (/dev/shm) was too small",
@@ -161,7 +186,7 @@ CAUSES: dict[str, Cause] = {
         "port, is that port reachable, are --nnodes and world size right?",
         whole_job=True,
         missing="the logs of the nodes that did not come",
-        command="relkit netcheck --hosts HOSTS, and each node's own log",
+        command="relkit netcheck --nodes HOSTS, and each node's own log",
     ),
     "port-in-use": Cause(
         "the port of the rendezvous is in use",
@@ -177,6 +202,12 @@ CAUSES: dict[str, Cause] = {
         "the scheduler took the job's nodes away",
         "Nothing in the job failed: requeue it, and save checkpoints more often.",
         whole_job=True,
+        follows=("evicted",),
+    ),
+    "evicted": Cause(
+        "the kubelet evicted the pod, as memory, disk or process numbers ran short",
+        "The message names what ran short and who used it. Ask for as much as the pod uses "
+        "(resources.requests and limits of memory and ephemeral-storage), or write to a volume.",
     ),
     "time-limit": Cause(
         "the job's time was over",
@@ -296,6 +327,7 @@ CAUSES: dict[str, Cause] = {
         missing="dumps of the flight recorder, or the stacks of all ranks",
         command=f"{_RECORDER}, then relkit hang analyze FOLDER; or relkit stacks dump while it "
         "hangs",
+        follows=("barrier",),
     ),
     "peer-lost": Cause(
         "other ranks lost their connection to one that had ended",

@@ -17,7 +17,8 @@ class LineRule:
     Args:
         cause: name in the table of causes; kind: how much it says.
         words: see needed_words; a line that holds none of them is not looked at.
-        pattern: that must be in it; its group `pid` is the process that it is about.
+        pattern: that must be in it; its group `pid` is the process that it is about,
+            `at` the device, `ranks` those that are to blame, whoever says it.
     """
 
     cause: str

@@ -17,6 +17,8 @@ _ROOT, _WEAK, _AFTER, _LAUNCHER = Kind.ROOT, Kind.WEAK, Kind.CONSEQUENCE, Kind.L
 
 # Linux, and shells.
 _SYSTEM = (
+    # Ray lists what may have been: that is no proof of any of it.
+    _rule("launcher", _LAUNCHER, r"worker died or was killed (?:while|by an unexpected)"),
     _rule("oom-killer", _ROOT, r"out of memory: kill(?:ed)? process (?P<pid>\d+)"),
     _rule("oom-killer", _ROOT, r"oom-kill:.*\bpid=(?P<pid>\d+)"),
     _rule("oom-killer", _ROOT, r"\boom[-_ ]?kill(?:ed|er)?\b(?!.*(?:disable|adj|score))"),
@@ -36,6 +38,9 @@ _SYSTEM = (
         r"\bprocess (?P<pid>\d+) \(.*\) of user \d+ (?:terminated abnormally|dumped core)",
     ),
     _rule("oom-killer", _ROOT, r"killed due to the node running low on memory"),
+    _rule(
+        "hardware", _ROOT, r"\bNVRM: Xid \((?P<at>PCI:[0-9a-f:.]+)\)(?!.*:\s*(?:13|31|43|45)\b,)"
+    ),
     _rule("hardware", _ROOT, r"\bNVRM: Xid\b(?!.*:\s*(?:13|31|43|45)\b,)"),
     _rule("device-error", _ROOT, r"\bNVRM: Xid\b.*:\s*(?:13|31)\b,"),
     _rule("device-error", _AFTER, r"\bNVRM: Xid\b.*:\s*(?:43|45)\b,"),
@@ -48,6 +53,14 @@ _SYSTEM = (
         r"\[hardware error\]|cuda error: hardware stack error|machine check exception",
     ),
     _rule("segfault", _ROOT, r"(?:\[(?P<pid>\d+)\])?: segfault at [0-9a-f]+ ip"),
+    # UCX's, Open MPI's.
+    _rule("segfault", _ROOT, r":(?P<pid>\d+) *:\d+:\d+\] caught signal \d+ \("),
+    _rule(
+        "segfault",
+        _ROOT,
+        r"\[[^\[\]: ]+:0*(?P<pid>\d+)\] "
+        r"(?:\*\*\* process received signal|signal: (?:seg|bus|ill|float))",
+    ),
     _rule("segfault", _ROOT, r"\w\[(?P<pid>\d+)\] (?:general protection|trap )"),
     _rule(
         "segfault",
@@ -76,6 +89,13 @@ _SYSTEM = (
 # Schedulers.
 _SCHEDULERS = (
     _rule(
+        "evicted",
+        _ROOT,
+        r"the node was low on|the node had condition:|"
+        r"ephemeral[- ](?:local )?storage .*exceeds|"
+        r"exceeded its local ephemeral|usage of emptydir volume .*exceeds",
+    ),
+    _rule(
         "time-limit",
         _ROOT,
         r"due to time limit|job reached (?:its )?time limit|walltime .*exceeded|"
@@ -95,7 +115,7 @@ _SCHEDULERS = (
         r"lost (?:connection|contact) (?:to|with) (?:node|host)|the node .*(?:is|has) died|"
         r"^srun: error: .*\bnode failure|unexpectedly .*node.* terminated",
     ),
-    _rule("preempted", _ROOT, r"\bevicted\b|taintmanagereviction|the node was low on"),
+    _rule("preempted", _ROOT, r"\bevicted\b|taintmanagereviction"),
     _rule(
         "image",
         _ROOT,
@@ -156,6 +176,25 @@ _DEVICES = (
 
 # NCCL, gloo and what lies under them. What says that a peer has gone comes first.
 _NETWORK = (
+    _rule("barrier", _WEAK, r"\branks? (?P<ranks>[\d, ]+) failed to pass monitoredbarrier"),
+    _rule(
+        "barrier",
+        _WEAK,
+        r"monitoredbarrier, but received errors .*from rank (?P<ranks>\d+)",
+    ),
+    _rule(
+        "collective-mismatch",
+        _ROOT,
+        r"mismatch between collectives|collectives differ in the following|"
+        r"mismatch\w* collective|appears not to match (?:strides|sizes) of the same param|"
+        r"ddp expects same model across all ranks",
+    ),
+    _rule(
+        "unused-parameters",
+        _ROOT,
+        r"expected to have finished reduction in the prior iteration|"
+        r"parameters that were not used in producing",
+    ),
     _rule(
         "peer-lost",
         _AFTER,
@@ -197,7 +236,8 @@ _NETWORK = (
         r"watchdog caught collective operation timeout|watchdog got stuck|"
         r"(?:collective|operation|work\w*|wait\w*|monitoredbarrier|barrier).*timed? ?out|"
         r"\b[hnrx]ccl \w+ time-?out|getting socket times out|remote rank did not send|"
-        r"timed out waiting \d+ ?ms for (?:recv|send)|application timeout caused pair|"
+        r"timed out waiting \d+ ?ms for (?:recv|send)|"
+        r"execution of the notify register times out|application timeout caused pair|"
         r"heartbeat monitor timed out|ran for \d+ milliseconds before timing out",
     ),
     _rule(

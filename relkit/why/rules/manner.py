@@ -49,7 +49,11 @@ HARMLESS = re.compile(
     re.IGNORECASE,
 )
 # What may happen, and not what did.
-CONDITION = re.compile(r"\b(?:if|unless|in case|whenever)\b", re.IGNORECASE)
+CONDITION = re.compile(
+    r"\b(?:if|unless|in case|whenever|(?:may|might|could) (?:be|have|indicate)|"
+    r"potential|possibl[ey])\b",
+    re.IGNORECASE,
+)
 # What Python prints above tracebacks that do not end the program, and how much those say then.
 NOT_THE_END = re.compile(
     r"(?P<ignored>Exception ignored (?:in|on|while)|--- Logging error ---)|"

@@ -150,7 +150,7 @@ CASES: dict[str, tuple[dict[str, str], str, list[int], str]] = {
     "events of a pod that was evicted": (
         {"events.txt": EVENTS + "5m   Normal    Scheduled   pod/train-0   Successfully assigned\n"
          "2m   Warning   Evicted   pod/train-0   The node was low on resource: memory.\n"},
-        "preempted", [], "",
+        "evicted", [], "train-0",
     ),
     "a pod that found its place later": (
         {"events.txt": EVENTS + "9m   Warning   FailedScheduling   pod/train-0   0/8 nodes are "
