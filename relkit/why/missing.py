@@ -45,7 +45,14 @@ def missing_of(
         evidence: all that was read; has_rank: it is known whose the failure was.
     """
     if sighting is None:
-        return (_LOGS, _HANG, _SCHEDULER, _KERNEL)
+        # Who has handed in each rank's log need not get it.
+        of_ranks = any(
+            number is not None
+            for each in evidence.present
+            for number in (each.rank, each.local_rank, each.task)
+        )
+        logs = () if of_ranks else (_LOGS,)
+        return (*logs, _HANG, _SCHEDULER, _KERNEL)
     cause = CAUSES[sighting.cause]
     missing = [Missing(cause.missing, cause.command)] if cause.missing else []
     if not has_rank and not cause.whole_job and not cause.missing:

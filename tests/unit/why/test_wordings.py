@@ -136,3 +136,14 @@ def test_a_log_that_times_out_says_nothing_of_lost_operations(tmp_path: Path) ->
     report = explain([tmp_path])
     assert report.facts["culprits"] == [2]
     assert "had no room for" not in str(report)
+
+
+def test_who_has_handed_in_each_ranks_log_is_not_told_to_get_it(tmp_path: Path) -> None:
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.log").write_text("step 1\nstep 2\n", encoding="utf-8")
+    missing = [each["what"] for each in explain([tmp_path]).facts["missing"]]
+    assert missing and "each rank's own output" not in missing
+    (tmp_path / "rank0.log").rename(tmp_path / "job.txt")
+    (tmp_path / "rank1.log").unlink()
+    missing = [each["what"] for each in explain([tmp_path]).facts["missing"]]
+    assert "each rank's own output" in missing
