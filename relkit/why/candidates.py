@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from relkit.flight_recorder.tracebacks import SIGN
 
 # In lower case, what follows each first letter: abort, by peer, cancel, unreachable, such file,
-# NCCL WARN, fail, found, of memory, finite, signal, segfault, kill, recent call, time-out, limit,
-# terminate, module named, segmentation, dumped, mismatch, preempt, permission, space left, quota,
-# evict, was low on, exceed, Xid, exit, exception; and what shells say of crashes in other
-# languages.
+# NCCL WARN, fail, found, of memory, finite, signal, segfault, kill, link down, recent call,
+# time-out, limit, terminate, module named, segmentation, dumped, mismatch, preempt, permission,
+# space left, quota, evict, was low on, exceed, Xid, exit, exception; and what shells say of crashes
+# in other languages.
 _BRANCHES = {
     "b": ("ort", "y peer", "ad_alloc"),
     "c": ("ancel", "hable", "h file", "l warn"),
     "f": ("ail", " memory", "ound", "allen off", "inite"),
     "g": ("nal ", "fault", "mentation", "mento", "etötet"),
     "j": ("ob_timedout",),
-    "k": ("ill", " (most", "en pipe"),
+    "k": ("ill", " (most", "en pipe", " down", " is down"),
     "m": (
         "eout",
         "ed out",

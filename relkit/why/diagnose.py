@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from relkit.why.actors import Actor, Actors, in_words, rank_actor, ranks_in_words
+from relkit.why.kinds import FOR_HANG
 from relkit.why.missing import missing_of, world_size_missing
 from relkit.why.model import Answer, Clock, Ended, Evidence, Sighting
 from relkit.why.rules.causes import CAUSES
@@ -311,11 +312,12 @@ def _by_hang(evidence: Evidence, answer: Answer, firsts: dict[str, Sighting]) ->
         )
     if hang.sentence and not answer.cause:
         return replace(answer, cause="hang", reasons=(hang.sentence,), confidence=0.3)
-    agrees = set(hang.culprits) & set(answer.culprits)
-    if agrees:
+    # What it made of the same lines is no second proof.
+    is_other_proof = any(file.used_for in FOR_HANG for file in evidence.files)
+    if is_other_proof and set(hang.culprits) & set(answer.culprits):
         return replace(
             answer,
-            reasons=(*answer.reasons, f"the other ranks agree: {hang.sentence}"),
+            reasons=(*answer.reasons, f"dumps and stacks agree: {hang.sentence}"),
             confidence=round(min(answer.confidence + 0.05, 0.95), 2),
         )
     return answer

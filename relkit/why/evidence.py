@@ -8,11 +8,10 @@ from dataclasses import replace
 
 from relkit.findings import Report
 from relkit.why.hang_files import hang_of
-from relkit.why.kinds import FileKind
+from relkit.why.kinds import FOR_HANG
 from relkit.why.model import Evidence, FileFacts
 
 _STACKS = re.compile(r"\bstacks\b|py-spy's text")
-_FOR_HANG_ALONE = (FileKind.DUMP.value, FileKind.STACKS.value)
 
 
 def evidence_of(facts: Sequence[FileFacts]) -> tuple[Evidence, Report | None]:
@@ -31,7 +30,7 @@ def evidence_of(facts: Sequence[FileFacts]) -> tuple[Evidence, Report | None]:
     for each in facts:
         file = each.source
         note = notes.get(each.read_as)
-        if note and file.used_for in _FOR_HANG_ALONE:
+        if note and file.used_for in FOR_HANG:
             file = replace(file, used_for="", note=note)
         elif note and _STACKS.search(note):
             # Of a log in which stacks stand the rest was used.

@@ -31,6 +31,10 @@ class FileKind(Enum):
     NONE = ""
 
 
+# What the files are called that only the analysis of hangs reads.
+FOR_HANG = (FileKind.DUMP.value, FileKind.STACKS.value)
+
+
 @dataclass(frozen=True, slots=True)
 class Sorted:
     """What a file is.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from relkit.why.model import Evidence, Missing, Sighting
 from relkit.why.rules.causes import CAUSES
 from relkit.why.rules.told import Kind
@@ -21,6 +23,8 @@ _SCHEDULER = Missing(
 )
 _KERNEL = Missing("the kernel's log of each host", "dmesg -T > dmesg-$(hostname).txt")
 _RECORD = Missing("the line of the program", "@record around main() (torch.distributed.elastic)")
+# Slurm's accounting names the user, and so all that was missing.
+_SAID_BY_WHOM = re.compile(r"\bCANCELLED by \d")
 
 
 def world_size_missing(who: str) -> Missing:
@@ -54,7 +58,8 @@ def missing_of(
         logs = () if of_ranks else (_LOGS,)
         return (*logs, _HANG, _SCHEDULER, _KERNEL)
     cause = CAUSES[sighting.cause]
-    missing = [Missing(cause.missing, cause.command)] if cause.missing else []
+    is_missing = bool(cause.missing) and _SAID_BY_WHOM.search(sighting.text) is None
+    missing = [Missing(cause.missing, cause.command)] if is_missing else []
     if not has_rank and not cause.whole_job and not cause.missing:
         missing.append(_LOGS)
     if sighting.kind is Kind.LAUNCHER:

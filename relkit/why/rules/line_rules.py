@@ -246,6 +246,12 @@ _NETWORK = (
         r"detected by watchdog|watchdog thread terminated|processgroup\w+.*(?:dump|abort|"
         r"timeout|heartbeat)",
     ),
+    # A kernel says so also of ports that nobody uses, and of those that come up again.
+    _rule(
+        "network",
+        _WEAK,
+        r"\b(?:mlx\d_core|bnxt_en|i40e|ixgbe|ib\d+|e(?:n\w+|th\d+))\b.*\blink (?:is )?down",
+    ),
     _rule(
         "network",
         _ROOT,

@@ -68,5 +68,5 @@ def test_what_a_hang_s_stacks_agree_with_has_a_confidence_of_two_digits(tmp_path
     _capture(tmp_path / "stacks", 1)
     (tmp_path / "job.log").write_text(f"{raised(1, 'KeyError: 1')}\n{raised(0, RESET)}\n")
     facts = explain([tmp_path]).facts
-    assert "the other ranks agree" in facts["reasons"][-1]
+    assert "dumps and stacks agree" in facts["reasons"][-1]
     assert len(str(facts["confidence"])) <= 4

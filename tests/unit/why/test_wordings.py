@@ -102,6 +102,11 @@ WORDINGS: dict[str, tuple[str, str, list[int], str]] = {
         "Reason: The Notify register has not received the Notify record from remote rank [5].\n",
         "collective-timeout", [], "nobody",
     ),
+    "a port that the kernel saw go down": (
+        "Nov 20 10:00:02 gpu12 kernel: mlx5_core 0000:9c:00.0 ib2: link down\n"
+        "[rank9]: RuntimeError: NCCL communicator was aborted on rank 9.\n",
+        "network", [], "gpu12",
+    ),
     "one failure, told by a rank and by its log": (
         "iteration 1201/5000 | loss nan\n[rank0]: RuntimeError: Rank 0, node n1, device 0, "
         "iteration 1201: Unexpected result nan (message='found NaN in local forward loss')\n",
@@ -142,8 +147,31 @@ def test_who_has_handed_in_each_ranks_log_is_not_told_to_get_it(tmp_path: Path) 
     for rank in range(2):
         (tmp_path / f"rank{rank}.log").write_text("step 1\nstep 2\n", encoding="utf-8")
     missing = [each["what"] for each in explain([tmp_path]).facts["missing"]]
-    assert missing and "each rank's own output" not in missing
+    assert missing
+    assert "each rank's own output" not in missing
     (tmp_path / "rank0.log").rename(tmp_path / "job.txt")
     (tmp_path / "rank1.log").unlink()
     missing = [each["what"] for each in explain([tmp_path]).facts["missing"]]
     assert "each rank's own output" in missing
+
+
+def test_a_log_is_no_second_proof_of_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "n2.log").write_text(
+        "[rank3]: Traceback (most recent call last):\n"
+        '[rank3]:   File "/w/train.py", line 84, in step\n'
+        "[rank3]: RuntimeError: CUDA error: an illegal memory access was encountered\n",
+        encoding="utf-8",
+    )
+    facts = explain([tmp_path]).facts
+    assert facts["culprits"] == [3]
+    assert not any("agree" in reason or "not seen" in reason for reason in facts["reasons"])
+
+
+def test_an_accounting_that_names_the_user_is_not_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "sacct.txt").write_text(
+        "JobID|State|ExitCode|NodeList\n88|CANCELLED by 1001|0:0|n[1-2]\n", encoding="utf-8"
+    )
+    facts = explain([tmp_path]).facts
+    assert facts["cause"] == "cancelled"
+    assert "CANCELLED by 1001" in facts["reasons"][0]
+    assert not facts["missing"]
