@@ -26,6 +26,7 @@ class ThreadState(str, Enum):
     SLEEP = "sleep"
     CHECKPOINT = "checkpoint"
     COMPILE = "compile"
+    IMPORT = "import"
     GC = "gc"
     GIL = "gil"
     GIL_HELD = "gil-held"
@@ -57,6 +58,7 @@ PHRASES = {
     ThreadState.SLEEP: "sleeping",
     ThreadState.CHECKPOINT: "saving or loading a checkpoint",
     ThreadState.COMPILE: "compiling",
+    ThreadState.IMPORT: "importing modules",
     ThreadState.GC: "collecting garbage",
     ThreadState.GIL: "waiting for the interpreter lock",
     ThreadState.GIL_HELD: "holding the interpreter lock in native code",
@@ -81,6 +83,7 @@ _BUSY = frozenset(
         ThreadState.RUNNING,
         ThreadState.COMPUTE,
         ThreadState.COMPILE,
+        ThreadState.IMPORT,
         ThreadState.GC,
         ThreadState.UNKNOWN,
     }

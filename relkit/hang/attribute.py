@@ -299,7 +299,7 @@ def _one_call_too_many(analysis: JobAnalysis, waiting: RankSet, finished: RankSe
 def _all_on_the_host(analysis: JobAnalysis) -> list[Culprit]:
     """No rank is in an operation, so no rank can be a victim."""
     living = {rank: view for rank, view in analysis.views.items() if view.alive}
-    if _shows_no_hang(analysis):
+    if _shows_no_hang(analysis) or _merely_run(analysis):
         return []
     crowd = _crowd_of(living, analysis.activities)
     late = [rank for rank in living if rank not in crowd]
@@ -400,6 +400,20 @@ def _stalled_devices(analysis: JobAnalysis) -> list[Culprit]:
     return culprits
 
 
+def _merely_run(analysis: JobAnalysis) -> RankSet:
+    """All ranks, where stacks that were taken once show each at work: so are those of any job."""
+    ranks = RankSet.of(rank for rank, view in analysis.views.items() if not view.absent_reason)
+    is_once = analysis.is_from_files and not analysis.waits
+    at_work = (
+        analysis.views[rank].alive
+        and analysis.views[rank].hook is None
+        and analysis.activities[rank].runs
+        and analysis.activities[rank].may_be_busy
+        for rank in ranks
+    )
+    return ranks if is_once and all(at_work) else RankSet()
+
+
 def _lagging(analysis: JobAnalysis) -> list[Culprit]:
     culprits = []
     for lag in lagging(analysis.waits, analysis.views):
@@ -459,6 +473,12 @@ def _why_inconclusive(analysis: JobAnalysis, rings: Sequence[RankSet]) -> str:
         return (
             "no call is open in these dumps: the job went on or had ended when they were written, "
             "or all ranks were outside of communication, which their stacks would show"
+        )
+    if running := _merely_run(analysis):
+        doing = analysis.activities[next(iter(running))].sentence()
+        return (
+            f"{of_ranks(running)} ran when these stacks were taken ({doing}), and no rank waits: "
+            "whether they move on shows only in a second look"
         )
     if rings:
         return (

@@ -13,6 +13,7 @@ from relkit.hang.stackrules import (
     by_native,
     by_python,
     ends_interpreter,
+    in_import,
 )
 from relkit.hook.model import Op, OpKind
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
@@ -100,7 +101,8 @@ def _decide(
     *,
     has_recorder: bool,
 ) -> ThreadState:
-    by_stack = by_python(library)
+    inside = in_import(library)
+    by_stack = by_python(library) if inside is None else by_python(inside) or ThreadState.IMPORT
     if by_stack is None and frames and not library:
         by_stack = by_framework(frames[0])
     below = by_native(native.frames) if native else None

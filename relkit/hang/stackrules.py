@@ -57,6 +57,9 @@ _PYTHON_COMPILED = tuple(
     for path, function, thread_state in _PYTHON
 )
 
+# Python shows the frames of its own import system as those of a frozen module.
+_IMPORTS = re.compile(r"importlib[/.]_bootstrap\b")
+
 # What frameworks call that wait for other ranks in native code, where the waiting itself has no
 # frame: tried on the innermost frame.
 _FRAMEWORKS: tuple[tuple[re.Pattern[str], re.Pattern[str], ThreadState], ...] = tuple(
@@ -119,6 +122,15 @@ def by_python(frames: Iterable[Frame]) -> ThreadState | None:
         if any(path.search(p) and function.fullmatch(f) for p, f in seen):
             return thread_state
     return None
+
+
+def in_import(library: Sequence[Frame]) -> Sequence[Frame] | None:
+    """Where a module is being imported, what that has called; else None.
+
+    Bodies of modules are left out: what they belong to does not say what they do.
+    """
+    depth = next((i for i, frame in enumerate(library) if _IMPORTS.search(frame.source)), None)
+    return None if depth is None else [f for f in library[:depth] if f.func != "<module>"]
 
 
 def by_framework(frame: Frame) -> ThreadState | None:

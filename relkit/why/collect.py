@@ -12,11 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from relkit.errors import BadDump
 from relkit.files.files_below import files_below
 from relkit.files.input_file import open_input
 from relkit.flight_recorder.file_names import earlier_attempts
 from relkit.flight_recorder.stacks_and_logs import is_put_aside, is_stack_file
-from relkit.stacks.dumpfile import SUFFIX
+from relkit.stacks.dumpfile import SUFFIX, decode, read_dump
 from relkit.text.foreign_json import parse_object
 from relkit.why.crash_lists import read_crashes
 from relkit.why.error_file import read_error_file
@@ -308,6 +309,9 @@ def _take_small(
             kind, note = Sorted(FileKind.NONE), "too much is packed: unpack it first"
         else:
             made.for_hang = True
+            if made.read_as.name.endswith(SUFFIX):
+                content = collected.held.get(made.read_as) if is_held else None
+                made.marks = JobMarks(_job_of_stacks(file, content) or made.marks.name)
     elif kind.kind is not FileKind.NONE:
         _of_small(made, _whole(pieces), kind.kind, given)
         if given.is_old:
@@ -317,6 +321,19 @@ def _take_small(
     if not made.source.note or note:
         made.source = SourceFile(file, kind.kind.value, note)
     collected.facts.append(made)
+
+
+def _job_of_stacks(file: Path, content: bytes | None) -> str:
+    """The job that a .stacktrace file says it is of.
+
+    Args:
+        content: of it, where it is packed.
+    """
+    try:
+        dump = read_dump(file) if content is None else decode(content, name=file.name)
+    except BadDump:
+        return ""
+    return dump.job_id
 
 
 def _without_suffix(file: Path) -> Path:

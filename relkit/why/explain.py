@@ -70,7 +70,9 @@ def _report(collected: Collected, shown: Callable[[_Judged], Report]) -> Report:
     if len(judged) == 1:
         return shown(judged[0])
     # The newest that failed: one that still runs, or ended well, is no answer.
-    chosen = next((each for each in judged if each.answer.cause), judged[0])
+    failed = [each for each in judged if each.answer.cause]
+    named = [each for each in failed if each.answer.cause != "hang" or each.answer.culprits]
+    chosen = next(iter((*named, *failed, *judged)))
     answers = [(each.job.name, each.answer) for each in judged]
     if jobs.is_sure:
         return of_several(shown(chosen), chosen.job.name, answers, jobs.by)

@@ -69,19 +69,27 @@ def _answer(answer: Answer) -> Finding:
             advice="Get what is missing, and name it as well.",
         )
     cause = CAUSES[answer.cause]
-    place = f", at {printable_line(answer.place)}" if answer.place else ""
     is_named = bool(answer.culprits) or (answer.confidence >= SURE and answer.who != "nobody")
     is_sure = answer.confidence >= SURE and (is_named or cause.whole_job)
     number = NAMED if is_sure and is_named and not cause.whole_job else WHOLE_JOB
     return Finding(
         id=number if is_sure else NOT_KNOWN,
         status=Status.FAIL if is_sure else Status.UNKNOWN,
-        title=f"{printable_line(answer.who)}: {cause.title}{place}",
+        title=title_of(answer),
         ranks=RankSet.of(answer.culprits).fold(),
         reasons=tuple(map(printable_line, answer.reasons)),
         evidence=(Fact("confidence", answer.confidence), *lacking),
         advice=cause.advice,
     )
+
+
+def title_of(answer: Answer) -> str:
+    """Who, what and where, in a line; of an answer that has a cause."""
+    if answer.cause == "hang" and answer.who == "nobody":
+        # Jobs that go on leave such files as well.
+        return "nobody: no rank stands out in these dumps and stacks"
+    place = f", at {printable_line(answer.place)}" if answer.place else ""
+    return f"{printable_line(answer.who)}: {CAUSES[answer.cause].title}{place}"
 
 
 def _others(evidence: Evidence, answer: Answer) -> list[Finding]:

@@ -9,7 +9,7 @@ from typing import Any
 from relkit.findings import Finding, Report, Status
 from relkit.text.printable import printable_line
 from relkit.why.model import Answer
-from relkit.why.rules.causes import CAUSES
+from relkit.why.show import title_of
 
 JOBS = "RK-WHY-007"
 WHICH_JOB = "RK-WHY-008"
@@ -28,7 +28,7 @@ def of_several(report: Report, chosen: str, answers: Answers, by: str) -> Report
     """
     first, *more = report.findings
     others = [(name, answer) for name, answer in answers if name != chosen]
-    newest = "" if answers[0][0] == chosen else f"; the newest, {answers[0][0]}, did not fail"
+    newest = "" if answers[0][0] == chosen else f"; the newest, {answers[0][0]}, shows no failure"
     finding = Finding(
         JOBS,
         Status.WARN,
@@ -73,10 +73,7 @@ def _listed(answers: Answers) -> tuple[str, ...]:
 
 
 def _in_words(answer: Answer) -> str:
-    if not answer.cause:
-        return "nothing says why it ended, or that it did"
-    place = f", at {answer.place}" if answer.place else ""
-    return f"{answer.who}: {CAUSES[answer.cause].title}{place}"
+    return title_of(answer) if answer.cause else "nothing says why it ended, or that it did"
 
 
 def _facts(answers: Answers) -> list[dict[str, Any]]:

@@ -323,3 +323,19 @@ def test_an_unnamed_state_falls_back_to_the_process() -> None:
     stack = replace(dump(0, 1, "lock"), process_state="R (running)")
     bare = replace(stack, python=(replace(stack.python[0], state="", kernel=""),))
     assert classify(bare).thread_state is ThreadState.RUNNING
+
+
+def test_an_import_is_no_work_of_what_is_imported() -> None:
+    boot = "<frozen importlib._bootstrap>:1176"
+    body = ("<module>", f"{SITE}/torch/utils/data/dataloader.py:26")
+    find, main = ("_find_and_load", boot), ("<module>", "/job/train.py:2")
+    dynamo = ("<module>", f"{SITE}/torch/_dynamo/__init__.py:3")
+    for inner in ((), (("_parse", f"{STDLIB}/re/_parser.py:552"),), (body,), (dynamo, find, body)):
+        found = classify(ranked(frames(*inner, find, dynamo, find, main), state="R"))
+        assert found.thread_state is ThreadState.IMPORT
+        assert found.place == "job/train.py:2 <module>"
+    waits = ("Popen.wait", f"{STDLIB}/subprocess.py:1")
+    found = classify(ranked(frames(waits, body, find, main), kernel="do_wait"))
+    assert found.thread_state is ThreadState.CHILD
+    loading = ("_next_data", f"{SITE}/torch/utils/data/dataloader.py:700")
+    assert classify(ranked(frames(loading, USER))).thread_state is ThreadState.DATA

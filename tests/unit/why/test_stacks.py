@@ -70,3 +70,31 @@ def test_what_a_hang_s_stacks_agree_with_has_a_confidence_of_two_digits(tmp_path
     facts = explain([tmp_path]).facts
     assert "dumps and stacks agree" in facts["reasons"][-1]
     assert len(str(facts["confidence"])) <= 4
+
+
+def test_the_stacks_of_several_jobs_are_told_apart(tmp_path: Path) -> None:
+    # As `relkit stacks dump` lays them out where it finds several.
+    for job, stuck in (("first-1", 1), ("none", 2)):
+        _capture(tmp_path / job, stuck, job_id=job)
+    facts = explain([tmp_path]).facts
+    assert facts["cause"] == "hang"
+    assert len(facts["culprits"]) == 1
+    assert {(each["job"], *each["culprits"]) for each in facts["jobs"]} == {
+        ("first-1", 1),
+        ("none", 2),
+    }
+
+
+def test_ranks_at_work_that_nobody_waits_for_are_not_accused(tmp_path: Path) -> None:
+    for world, state in ((1, "R (running)"), (2, "R (running)")):
+        for rank in range(world):
+            frames = (Frame("step", f"/j/train.py:{rank + 4}"), Frame("main", "/j/train.py:9"))
+            thread = ThreadStack(9, "MainThread", frames, Role.MAIN, "R")
+            dump = RankDump(rank, world, 9 + rank, state, python=(thread,), job_id="j")
+            folder = tmp_path / str(world)
+            folder.mkdir(exist_ok=True)
+            (folder / file_name(rank, world)).write_bytes(encode(dump))
+        report = explain([tmp_path / str(world)])
+        assert report.facts["culprits"] == []
+        assert "hung" not in report.findings[0].title
+        assert "second look" in report.findings[0].reasons[0]
