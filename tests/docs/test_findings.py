@@ -57,8 +57,8 @@ def test_every_section_says_what_to_do() -> None:
 
 
 def test_the_overview_lists_every_id() -> None:
-    overview = (ROOT / "docs" / "findings.md").read_text()
-    linked = dict(re.findall(r"\[`(RK-[A-Z]+-\d{3})`\]\((findings/[^)]+)\)", overview))
+    overview = (ROOT / "docs" / "reference" / "findings.md").read_text()
+    linked = dict(re.findall(r"\[`(RK-[A-Z]+-\d{3})`\]\(\.\./(findings/[^)]+)\)", overview))
     assert linked == {i: place.removeprefix("docs/") for i, place in sections().items()}
 
 
