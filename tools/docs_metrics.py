@@ -17,8 +17,8 @@ def metrics_page(made: str) -> str:
             [
                 made,
                 "# All metrics",
-                "What `relkit launch` tells Prometheus. How it gets there, and what the figures mean: "
-                "[metrics](../metrics.md). Every series has the labels `job_id` and `node`, too.",
+                "What `relkit launch` tells Prometheus. Every series has the labels `job_id` and "
+                "`node`, too. [How it gets there](../metrics.md), and what the figures mean.",
                 _metrics_table(),
                 "## From xpu_timer and DLRover",
                 _names_table(),
