@@ -10,7 +10,7 @@ from relkit.findings import DOCS_PAGES
 _FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _SECTION = re.compile(
-    r"^## (RK-[A-Z]+-\d{3}): (.+) \{#(rk-[a-z]+-\d{3})\}\n\n(<span.*)$", re.MULTILINE
+    r"^## (RK-[A-Z]+-\d{3}): (.+) \{#(rk-[a-z]+-\d{3})\}\n\n(\*\w+\*\{.*)$", re.MULTILINE
 )
 
 
