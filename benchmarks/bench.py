@@ -219,8 +219,21 @@ def page_section(cases: Sequence[Case], command: str, machine: str) -> str:
     loads = " ".join(f"{load:.1f}" for load in os.getloadavg())
     lines = [f"`{command}`, {today}, class {machine}; load average at the end {loads}.", ""]
     lines += ["| " + " | ".join(_TITLES) + " |", "|" + "---|" * len(_TITLES)]
-    lines += ["| " + " | ".join(case.row()) + " |" for case in cases]
+    lines += ["| " + " | ".join(row) + " |" for row in page_rows(cases)]
     return "\n".join(lines)
+
+
+def page_rows(cases: Sequence[Case]) -> list[tuple[str, ...]]:
+    """The rows of the page: every --help without a peer shares one, as they are all alike."""
+    alike = [case for case in cases if case.name.endswith(" --help") and case.peer is None]
+    rows = [case.row() for case in cases if case not in alike]
+    if alike:
+        medians = [statistics.median(case.walls_s) for case in alike]
+        walls = [wall for case in alike for wall in case.walls_s]
+        name = f"relkit ... --help, {len(alike)} other commands"
+        spread = f"{min(walls):.2f} to {max(walls):.2f}"
+        rows.insert(0, (name, f"{statistics.median(medians):.2f} s", spread, "", "", "", ""))
+    return rows
 
 
 def main() -> None:

@@ -97,7 +97,7 @@ class Finding:
     """One thing that is (or is not) wrong, where, how we know, and what to do.
 
     Args:
-        id: stable and greppable, e.g. "RK-HANG-001"; docs/findings.md lists all.
+        id: stable and greppable, e.g. "RK-HANG-001"; docs/reference/findings.md lists all.
         status: severity.
         title: one sentence a person can act on at three in the morning.
         ranks: folded global ranks ("0-1,3"), or "".

@@ -1,6 +1,6 @@
-"""Write docs/reference/commands.md and environment.md from the Click commands and the source.
+"""Write the pages of docs/reference from the Click commands, the source and the findings.
 
-    python -m tools.docs_reference           # writes both; `make docs` runs it
+    python -m tools.docs_reference           # writes all; `make docs` runs it
     python -m tools.docs_reference --check   # exit code 1 where a committed page is out of date
 
 Nothing that depends on the machine is printed: no torchrun options (they are the installed
@@ -13,12 +13,15 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
 from relkit import errors
 from relkit.cli import cli
+from tools.docs_findings import findings_page
+from tools.docs_metrics import metrics_page
 from tools.docs_variables import INTERNAL, OWN, Variable
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -264,7 +267,12 @@ def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in lines)
 
 
-PAGES = {"commands.md": commands_page, "environment.md": environment_page}
+PAGES = {
+    "commands.md": commands_page,
+    "environment.md": environment_page,
+    "findings.md": partial(findings_page, _MADE),
+    "metrics.md": partial(metrics_page, _MADE),
+}
 
 
 def main(argv: list[str]) -> int:

@@ -22,4 +22,4 @@ cp -RL relkit tools examples "$stage"
 # In the stage: `python -m` takes the packages of the folder that it runs in before all others.
 cd "$stage"
 exec env PYTHONPATH="$stage${PYTHONPATH:+:$PYTHONPATH}" "$python" -m tools.gpu_check \
-    --results "$root/build/gpu-results.json" --page "$root/docs/gpu-results.md" "$@"
+    --results "$root/build/gpu-results.json" --page "$root/docs/reference/gpu-results.md" "$@"

@@ -1,4 +1,4 @@
-"""docs/metrics.md, the alert rules and the dashboard name the metrics that there are."""
+"""The alert rules and the dashboard name the metrics that there are."""
 
 from __future__ import annotations
 
@@ -11,16 +11,10 @@ from pathlib import Path
 import pytest
 
 from relkit.metrics.table import METRICS
-from tools.docs_metrics import PAGE, with_tables
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RULES = EXAMPLES / "prometheus" / "relkit.rules.yml"
 DASHBOARD = EXAMPLES / "grafana" / "relkit.json"
-
-
-def test_the_tables_of_the_page_are_the_products_own() -> None:
-    page = PAGE.read_text()
-    assert with_tables(page) == page, "run: python -m tools.docs_metrics"
 
 
 @pytest.mark.parametrize("path", [RULES, DASHBOARD], ids=lambda path: str(path.name))

@@ -135,3 +135,53 @@ def paper(driver: webdriver.Chrome, scheme: str) -> str:
     )
     driver.switch_to.default_content()
     return str(fill)
+
+
+SIDEWAYS = """
+return [document.documentElement.scrollWidth, document.body.scrollWidth, window.innerWidth];
+"""
+
+
+@pytest.mark.long
+@pytest.mark.browser
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("width_px", [400, 1280])
+def test_no_page_scrolls_sideways(site: Path, driver: webdriver.Chrome, width_px: int) -> None:
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width_px, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+    )
+    too_wide = {}
+    try:
+        for page in sorted(site.rglob("*.html")):
+            if "outputs" in page.parts or "pictures" in page.parts:
+                continue
+            driver.get(page.as_uri())
+            html, body, window = driver.execute_script(SIDEWAYS)
+            if max(html, body) > window:
+                too_wide[str(page.relative_to(site))] = max(html, body)
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert too_wide == {}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [
+        ("upgrade", "quickstart.html"),
+        ("uninstall", "quickstart.html"),
+        ("notify", "metrics.html"),
+        ("dashboard", "metrics.html"),
+        ("slack", "metrics.html"),
+        ("NCCL_DEBUG", "troubleshooting.html"),
+    ],
+)
+def test_what_people_search_for_stands_in_a_heading(site: Path, word: str, page: str) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    named = {
+        entry["location"].partition("#")[0]
+        for entry in index["docs"]
+        if word.lower() in entry["title"].lower()
+    }
+    assert page in named

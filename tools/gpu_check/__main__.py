@@ -34,7 +34,7 @@ def main() -> int:
     """Look for a device, run the checks, write the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--results", type=Path, default=Path("build/gpu-results.json"))
-    parser.add_argument("--page", type=Path, default=Path("docs/gpu-results.md"))
+    parser.add_argument("--page", type=Path, default=Path("docs/reference/gpu-results.md"))
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="run this check (repeatable)"
     )

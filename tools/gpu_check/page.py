@@ -1,4 +1,4 @@
-"""Outcomes -> the results file (JSON) and docs/gpu-results.md."""
+"""Outcomes -> the results file (JSON) and docs/reference/gpu-results.md."""
 
 from __future__ import annotations
 

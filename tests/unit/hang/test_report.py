@@ -148,7 +148,7 @@ def test_every_category_has_an_id_and_the_documentation_lists_them_all() -> None
     assert set(ENTRIES) == set(Category)
     ids = [entry.id for entry in (*ENTRIES.values(), NO_STACK)]
     assert len(set(ids)) == len(ids)
-    text = (Path(__file__).resolve().parents[3] / "docs" / "findings.md").read_text()
+    text = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "findings.md").read_text()
     assert all(number in text for number in ids)
 
 

@@ -244,7 +244,7 @@ def test_every_finding_is_in_the_documents() -> None:
         (root / "relkit" / "netcheck" / "report" / name).read_text()
         for name in ("report.py", "node_findings.py")
     )
-    page = (root / "docs" / "findings.md").read_text()
+    page = (root / "docs" / "reference" / "findings.md").read_text()
     numbers = {f"RK-NET-{n:03}" for n in range(1, 19)}
     assert {n for n in numbers if n in source} == numbers
     assert {n for n in numbers if n in page} == numbers
