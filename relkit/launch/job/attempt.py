@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from relkit.launch.job.exchange import Mailbox, MemoryMailbox
+from relkit.launch.job.exchange import LedMailbox, Mailbox, MemoryMailbox
 from relkit.launch.job.settings import ExitStatus, LocalRank
 from relkit.post_mortem.collector import WorkerFiles
 
@@ -56,6 +56,7 @@ class Attempt:
         holds_store: this launcher hosts the store, and other nodes use it.
         can_meet_again: the rendezvous lets the other nodes form a smaller job.
         open_mailbox: see `mailbox`; own_address: see `address`.
+        led: to the other nodes, one of which leads; for the watch over the job alone.
         workers: how those of this node have ended, and their files.
     """
 
@@ -73,10 +74,11 @@ class Attempt:
     can_meet_again: bool = True
     open_mailbox: Callable[[str], Mailbox] = lambda _purpose: MemoryMailbox()
     own_address: Callable[[str], str] = lambda _peer: ""
+    led: LedMailbox = field(default_factory=MemoryMailbox)
     workers: Workers = NO_WORKERS
 
     def mailbox(self, purpose: str) -> Mailbox:
-        """A mailbox of its own, to the other nodes; it connects to the store, which may be slow.
+        """A mailbox to the other nodes, over the links between launchers; no call of it waits.
 
         Args:
             purpose: what no other service uses; the same on all nodes.

@@ -1,4 +1,4 @@
-"""How the monitors of several nodes pass notes: a mailbox over the rendezvous store."""
+"""How launchers pass notes: a mailbox; and one in the rendezvous store, where they meet."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from relkit.errors import RelkitError
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
+from relkit.launch.job.settings import Log
+from relkit.log_lines import warning
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -33,9 +35,9 @@ _Answer = TypeVar("_Answer")
 
 
 class ExchangeBroken(RelkitError):
-    """The rendezvous store does not answer; each node judges its own ranks from here on."""
+    """The other launchers cannot be reached; each node judges its own ranks from here on."""
 
-    next_step = "The job is not affected. Check the host of the rendezvous endpoint."
+    next_step = "The job is not affected. Check the ways between the hosts of the launchers."
 
 
 class Mailbox(Protocol):
@@ -55,7 +57,7 @@ class Mailbox(Protocol):
         """The note under a key, None where there is none (yet)."""
 
     def remove(self, key: str) -> None:
-        """Delete a note that has been read, which keeps the store small."""
+        """Forget a note that has been read; it is seen again only where it is put again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,23 @@ class StoreMailbox:
             return self._calls.call(call, *arguments, timeout_s=STORE_TIMEOUT_S)
         except NoAnswer:
             raise TimeoutError(f"it has not answered for {STORE_TIMEOUT_S:g} s") from None
+
+
+def store_mailbox(store: Store | None, node: int, nodes: int, log: Log) -> Mailbox:
+    """A mailbox in the store of a rendezvous, for its nodes to find each other; else in memory.
+
+    Args:
+        store: torch's; None where there is none.
+        node: number of this one; nodes: how many there are.
+        log: writes one line to the terminal.
+    """
+    if nodes == 1 or store is None:
+        return MemoryMailbox()
+    try:
+        return StoreMailbox(store, node, nodes, "meeting-round")
+    except ExchangeBroken as error:
+        log(warning(f"{error}; this node judges only its own ranks"))
+        return MemoryMailbox()
 
 
 def can_connect_again(store: Store) -> bool:

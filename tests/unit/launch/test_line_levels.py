@@ -11,7 +11,6 @@ from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import Verdict
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
-from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.netcheck.network_check import CheckSettings, NetworkCheck, NodeFailedCheck
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.straggler.verdict_announcer import VerdictAnnouncer
@@ -67,10 +66,10 @@ def test_what_was_not_persisted(step: int, next_step: str, level: Level) -> None
 
 
 class Gone(MemoryMailbox):
-    """A store that does not answer."""
+    """Links that are broken."""
 
     def get(self, key: str) -> bytes | None:
-        raise ExchangeBroken("the rendezvous store failed")
+        raise ExchangeBroken("no links to the other launchers")
 
 
 def test_try_to_persist_that_is_off() -> None:
@@ -81,13 +80,5 @@ def test_try_to_persist_that_is_off() -> None:
         assert host.begin(attempt) == {}
     finally:
         host.close()
-    assert said == ["try-to-persist is off: the rendezvous store failed"]
-    assert level_of(said[0]) is Level.WARNING
-
-
-def test_somebody_else_writes_to_the_store() -> None:
-    said: list[str] = []
-    notes = {"key": b"of somebody else"}
-    assert SealedMailbox(MemoryMailbox(0, 2, notes), b"k", said.append).get("key") is None
-    assert "somebody else can write" in said[0]
+    assert said == ["try-to-persist is off: no links to the other launchers"]
     assert level_of(said[0]) is Level.WARNING
