@@ -69,8 +69,8 @@ def store_of(port: int) -> TCPStore:
 
 
 def mailbox_of(port: int, node: int = 0) -> StoreMailbox:
-    """In which launchers meet."""
-    return StoreMailbox(PrefixStore(f"{STATE}.0", store_of(port)), node, 2, "meeting-round")
+    """In which launchers learn where their links are."""
+    return StoreMailbox(PrefixStore(f"{STATE}.0", store_of(port)), node, 2, "links-round")
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def test_with_the_secret_an_intruder_on_the_store_is_not_believed(
     store = store_of(free_port)
     # What services say to each other is not there: neither where controllers listen, nor steps.
     said = {key.rpartition("/relkit/")[2] for key in store.list_keys() if "/relkit/" in key}
-    assert {name.partition("/")[0] for name in said} == {"meeting-round"}
+    assert {name.partition("/")[0] for name in said} == {"secret-round", "links-round"}
     forge_verdict(free_port)
     with linked(free_port) as intruder:
         until(lambda: has_no_links(intruder), *jobs)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -78,7 +79,6 @@ class Links:
 
     def __init__(self, attempt: Attempt, mailbox: Mailbox, log: Log, fan_in: int = FAN_IN) -> None:
         self.node, self.nodes = mailbox.node, mailbox.nodes
-        self._join = partial(join, attempt, mailbox)
         self._log = log
         self._attachment = Attachment(self.node, self.nodes, fan_in)
         self._box = NoteBox(self.node, self.nodes)
@@ -93,7 +93,10 @@ class Links:
         self._closing = threading.Event()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = threading.Thread(
-            target=self._run, args=(fan_in,), name="relkit-links", daemon=True
+            target=self._run,
+            args=(partial(join, attempt, mailbox), fan_in),
+            name="relkit-links",
+            daemon=True,
         )
         self._thread.start()
 
@@ -223,13 +226,13 @@ class Links:
         if self._broken is not None:
             raise self._broken
 
-    def _run(self, fan_in: int) -> None:
+    def _run(self, meet: Callable[..., Joined], fan_in: int) -> None:
         try:
             # Only here: a job of one node, and a command that starts none, load nothing of it.
             from relkit.launch.control.sockets import LinkSockets
 
             with contextlib.closing(LinkSockets(self._log)) as sockets:
-                self._serve(sockets, fan_in)
+                self._serve(sockets, meet(sockets.listen, self._closing.is_set, fan_in))
         except Exception as error:  # noqa: BLE001 (whatever it is, the job is watched without)
             broken = ExchangeBroken(f"no links to the other launchers: {error}")
             if not self._closing.is_set():
@@ -240,8 +243,7 @@ class Links:
                 self._closing.set()
                 os.close(self._wake)
 
-    def _serve(self, sockets: LinkSockets, fan_in: int) -> None:
-        joined = self._join(sockets.listen, self._closing.is_set, fan_in)
+    def _serve(self, sockets: LinkSockets, joined: Joined) -> None:
         if joined.address:
             beside = derive(joined.key, "beside the links")
             self._launcher_address = LauncherAddress(joined.address, beside)

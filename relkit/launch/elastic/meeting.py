@@ -12,16 +12,16 @@ from relkit.launch.control.job_links import JobLinks
 from relkit.launch.elastic import exit_barrier
 from relkit.launch.elastic.outside_store import StorePlace
 from relkit.launch.elastic.static_meetings import StaticMeetings
-from relkit.launch.job.attempt import NO_WORKERS, Attempt, Workers
+from relkit.launch.job.attempt import NO_WORKERS, Attempt, Channels, Workers
 from relkit.launch.job.bounded_calls import BoundedCalls
 from relkit.launch.job.exchange import (
     ExchangeBroken,
     Mailbox,
     MemoryMailbox,
-    store_mailbox,
 )
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.rendezvous import forget_workers_store, limit_waits
+from relkit.launch.job.sealed_mailbox import store_mailbox
 from relkit.launch.job.sealed_rendezvous import SealedBackend, seal
 from relkit.launch.job.session_key import agree
 from relkit.launch.job.settings import LocalRank, Log
@@ -83,10 +83,9 @@ class JobMeeting:
             ExchangeBroken: the store does not answer, and there is a secret.
         """
         self._session = b""
-        notes = self._store_notes(worker_group)
         try:
             self._session = agree(
-                notes,
+                self._store_notes(worker_group, "secret"),
                 self._job_key(),
                 holds_store=holds_store(worker_group.store),
             )
@@ -95,7 +94,8 @@ class JobMeeting:
                 raise
         if self._sealed is not None:
             self._sealed.hold()
-        self._links.begin(self.attempt(worker_group, 0, NO_WORKERS), notes)
+        attempt = self.attempt(worker_group, 0, NO_WORKERS)
+        self._links.begin(attempt, attempt.meeting_mailbox("links"))
 
     def attempt(self, worker_group: WorkerGroup, restarts_left: int, workers: Workers) -> Attempt:
         """What is known of an attempt once its nodes have met."""
@@ -112,8 +112,9 @@ class JobMeeting:
             key=self._session,
             holds_store=nodes > 1 and holds_store(worker_group.store),
             can_meet_again=self.handler.get_backend() != "static",
-            open_mailbox=self._links.mailbox,
-            led=self._links.led,
+            channels=Channels(
+                self._links.mailbox, partial(self._store_notes, worker_group), self._links.led
+            ),
             own_address=partial(self._own_address, worker_group),
             workers=workers,
         )
@@ -169,10 +170,10 @@ class JobMeeting:
         secret = self._secret
         return b"" if secret is None else secret.for_job(self.handler.get_run_id())
 
-    def _store_notes(self, worker_group: WorkerGroup) -> Mailbox:
+    def _store_notes(self, worker_group: WorkerGroup, purpose: str) -> Mailbox:
         nodes, node = int(worker_group.group_world_size or 1), int(worker_group.group_rank or 0)
         store: Any = worker_group.store
-        return store_mailbox(store, node, nodes, self._log)
+        return store_mailbox(store, node, nodes, purpose, self._session, self._log)
 
     def _own_address(self, worker_group: WorkerGroup, peer: str) -> str:
         store_host, _ = store_endpoint(worker_group.store)

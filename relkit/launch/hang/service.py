@@ -92,7 +92,7 @@ class HangService(Service):
             WatchedRanks(
                 attempt,
                 observer=self._observer,
-                mailbox=attempt.led,
+                mailbox=attempt.channels.led,
                 ranks=lambda: ranks,
                 exit_statuses=partial(attempt.workers.latest, ranks),
                 deaths=deaths,

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from relkit.errors import RelkitError
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
-from relkit.launch.job.settings import Log
-from relkit.log_lines import warning
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -229,28 +227,6 @@ class StoreMailbox:
             return self._calls.call(call, *arguments, timeout_s=STORE_TIMEOUT_S)
         except NoAnswer:
             raise TimeoutError(f"it has not answered for {STORE_TIMEOUT_S:g} s") from None
-
-
-def store_mailbox(store: Store | None, node: int, nodes: int, log: Log) -> Mailbox:
-    """A mailbox in the store of a rendezvous, for its nodes to find each other; else in memory.
-
-    Args:
-        store: torch's; None where there is none.
-        node: number of this one; nodes: how many there are.
-        log: writes one line to the terminal.
-    """
-    if nodes == 1 or store is None:
-        return MemoryMailbox()
-    try:
-        return StoreMailbox(store, node, nodes, "meeting-round")
-    except ExchangeBroken as error:
-        log(warning(f"{error}; this node judges only its own ranks"))
-        return MemoryMailbox()
-
-
-def can_connect_again(store: Store) -> bool:
-    """Another connection to the same store can be had; torch 2.4 to 2.7 have no call for it."""
-    return hasattr(store, "clone")
 
 
 def own_connection(store: Store) -> Store:

@@ -67,6 +67,8 @@ def limit_waits(
             return 0
 
     def shutdown() -> bool:
+        if gone:
+            return False
         try:
             return calls.call(shut_down, timeout_s=_LIMIT_S)
         except NoAnswer:

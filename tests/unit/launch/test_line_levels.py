@@ -9,8 +9,9 @@ import pytest
 
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import Verdict
-from relkit.launch.job.attempt import Attempt
+from relkit.launch.job.attempt import Attempt, Channels
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
+from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.netcheck.network_check import CheckSettings, NetworkCheck, NodeFailedCheck
 from relkit.launch.recovery.persist_host import PersistHost
 from relkit.launch.straggler.verdict_announcer import VerdictAnnouncer
@@ -75,10 +76,18 @@ class Gone(MemoryMailbox):
 def test_try_to_persist_that_is_off() -> None:
     said: list[str] = []
     host = PersistHost(Limits(), said.append, lambda _pid: None, lambda _outcome, _job: None)
-    attempt = Attempt("levels", nodes=2, node=1, open_mailbox=lambda _purpose: Gone(1, 2))
+    attempt = Attempt("levels", nodes=2, node=1, channels=Channels(lambda _purpose: Gone(1, 2)))
     try:
         assert host.begin(attempt) == {}
     finally:
         host.close()
     assert said == ["try-to-persist is off: no links to the other launchers"]
+    assert level_of(said[0]) is Level.WARNING
+
+
+def test_somebody_else_writes_to_the_store() -> None:
+    said: list[str] = []
+    notes = {"key": b"of somebody else"}
+    assert SealedMailbox(MemoryMailbox(0, 2, notes), b"k", said.append).get("key") is None
+    assert "somebody else can write" in said[0]
     assert level_of(said[0]) is Level.WARNING

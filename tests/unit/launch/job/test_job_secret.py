@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -12,12 +13,81 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBa
 
 from relkit.errors import EXIT_USAGE
 from relkit.launch.job.exchange import MemoryMailbox
+from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.job.sealed_rendezvous import ForeignState, seal
 from relkit.launch.job.session_key import SecretMismatch, _open, _seal, agree
 from relkit.launch.job.settings import Log
 
 KEY = bytes(range(32))
 OTHER = bytes(range(1, 33))
+
+
+@dataclass
+class Two:
+    """Two ends of one mailbox, and the store under it."""
+
+    notes: dict[str, bytes] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    def end(self, node: int, key: bytes = KEY) -> SealedMailbox:
+        return SealedMailbox(MemoryMailbox(node, 2, self.notes), key, self.said.append)
+
+
+def test_what_one_launcher_writes_the_other_reads() -> None:
+    two = Two()
+    first, second = two.end(0), two.end(1)
+    assert (second.node, second.nodes) == (1, 2)
+    assert second.get("a") is None
+    for data in (b"one", b"", bytes(range(256))):
+        first.put("a", data)
+        assert second.get("a") == data
+        assert second.get("a") == data
+    second.remove("a")
+    assert second.get("a") is None
+    assert two.said == []
+
+
+def test_what_somebody_else_writes_is_absent_and_logged_once() -> None:
+    two = Two()
+    first, second = two.end(0), two.end(1)
+    first.put("a", b"good")
+    good = two.notes["a"]
+    for bad in (b"x", b"forged " * 20, good[:-1], good + b"x", bytes([good[0] ^ 1]) + good[1:]):
+        two.notes["a"] = bad
+        assert second.get("a") is None
+    # Under another name the same note says something else.
+    two.notes["b"] = good
+    assert second.get("b") is None
+    two.end(0, OTHER).put("a", b"of another job")
+    assert second.get("a") is None
+    assert len(two.said) == 1
+    assert "somebody else can write to the store" in two.said[0]
+    two.notes["a"] = good
+    assert second.get("a") == b"good"
+
+
+def test_an_older_note_does_not_come_back() -> None:
+    two = Two()
+    first, second = two.end(0), two.end(1)
+    first.put("a", b"all is well")
+    old = two.notes["a"]
+    first.put("a", b"rank 3 has failed")
+    assert second.get("a") == b"rank 3 has failed"
+    two.notes["a"] = old
+    assert second.get("a") is None
+
+
+def test_a_note_that_was_read_and_removed_does_not_come_back() -> None:
+    two = Two()
+    first, second = two.end(0), two.end(1)
+    first.put("a", b"one")
+    old = two.notes["a"]
+    assert second.get("a") == b"one"
+    second.remove("a")
+    two.notes["a"] = old
+    assert second.get("a") is None
+    first.put("a", b"two")
+    assert second.get("a") == b"two"
 
 
 def agree_all(
@@ -248,3 +318,11 @@ def test_notes_that_somebody_else_left_make_no_line_that_is_not_ours(
         store.set(f"relkit/secret-mismatch/job/{number}", f"none h{number}")
     holder.get_state()
     assert len(log) == 8
+
+
+def test_a_store_that_does_not_answer_is_seen_through_the_seal() -> None:
+    class Stuck(MemoryMailbox):
+        is_stuck = True
+
+    assert SealedMailbox(Stuck(0, 2), KEY, print).is_stuck
+    assert not SealedMailbox(MemoryMailbox(0, 2), KEY, print).is_stuck
