@@ -6,7 +6,7 @@ import os
 import pickle
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -85,11 +85,13 @@ def linked(port: int) -> Iterator[Links]:
 
 
 def ranks_of(launcher: Started) -> list[psutil.Process]:
-    return [
-        child
-        for child in psutil.Process(launcher.process.pid).children(recursive=True)
-        if "rank.py" in " ".join(child.cmdline())
-    ]
+    children = psutil.Process(launcher.process.pid).children(recursive=True)
+    found = []
+    for child in children:
+        # One that has just ended has no command line any more.
+        with suppress(psutil.Error):
+            found += [child] if "rank.py" in " ".join(child.cmdline()) else []
+    return found
 
 
 class Evil:
