@@ -32,7 +32,8 @@ def store(port: int, bind: str) -> int:
 
     Launchers meet in a store, which is usually in the launcher of the first node: if that node is
     lost, the job ends. With this one on a host outside of the job, such as a login node, any
-    node may be lost. It is torch's own TCPStore, serves any number of jobs, each under an --rdzv-id
+    node may be lost. Jobs go on without this store, too, but their workers cannot be started again
+    then. It is torch's own TCPStore, serves any number of jobs, each under an --rdzv-id
     of its own, and runs until SIGTERM (exit code 0). It keeps everything in memory.
 
     \b

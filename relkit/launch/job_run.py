@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import torch.distributed.launcher.api as launcher_api
@@ -118,7 +119,7 @@ def run_job(options: argparse.Namespace, setup: AgentSetup, log: Log) -> int:
         SecretMismatch: not all of them have the same secret.
     """
     made: list[JobAgent] = []
-    looks = Looks(log)
+    looks, has_succeeded = Looks(log), False
 
     def agent(*arguments: Any, **named: Any) -> JobAgent:  # noqa: ANN401  as torch calls it
         made.append(JobAgent(setup, log, looks, *arguments, **named))
@@ -127,6 +128,7 @@ def run_job(options: argparse.Namespace, setup: AgentSetup, log: Log) -> int:
     try:
         with _made_by(agent), _interruptible_connect():
             record(torchrun)(options)
+        has_succeeded = True
     except ChildFailedError as error:
         say_as_it_is(str(error))
         return _exit_code(made) or EXIT_PROBLEM
@@ -154,7 +156,7 @@ def run_job(options: argparse.Namespace, setup: AgentSetup, log: Log) -> int:
         raise UsageProblem(_brief(error), next_step="See relkit launch --help.") from error
     finally:
         _close(setup.services, looks)
-    _leave_store(made, looks)
+        _leave(made, looks, has_succeeded=has_succeeded)
     return 0
 
 
@@ -166,11 +168,12 @@ def _close(services: Sequence[Service], looks: Looks) -> None:
                 pass
 
 
-def _leave_store(made: Sequence[JobAgent], looks: Looks) -> None:
-    # A signal that comes now changes nothing any more: the job has succeeded.
+def _leave(made: Sequence[JobAgent], looks: Looks, *, has_succeeded: bool) -> None:
+    # A signal that comes now changes nothing any more: the job has ended.
     with suppress(SignalException):
         for agent in made:
-            looks.take("the end of the watch", agent.leave_store, None)
+            leave = partial(agent.leave, has_succeeded=has_succeeded)
+            looks.take("the end of the watch", leave, None)
 
 
 def _exit_code(made: Sequence[JobAgent]) -> int:

@@ -15,7 +15,8 @@ _MAGIC, _VERSION = b"RL", 1
 _HEAD = struct.Struct("!2sBBI")
 _NODE = struct.Struct("!I")
 _NOTE = struct.Struct("!IIH")
-_UP, _DOWN, _NOTE_UP, _NOTE_DOWN, _SHARED = range(5)
+_POST, _WANTED = struct.Struct("!IQH"), struct.Struct("!Q")
+_UP, _DOWN, _NOTE_UP, _NOTE_DOWN, _SHARED, _POST_UP, _POST_DOWN, _ASK = range(8)
 # Nodes from the leader to a leaf, and bytes of a note's key.
 MAX_PATH, MAX_KEY_BYTES = 64, 200
 
@@ -82,7 +83,39 @@ class Shared:
     data: bytes
 
 
-Frame = BeatUp | BeatDown | Note | Shared
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A note that any launcher may read, on its way; see `board.py`.
+
+    Args:
+        sender: who passes it on; origin: who wrote it; number: grows with each note of that one.
+        is_up: to the leader; else to those that look for it.
+        name: purpose and key; data: what it says.
+    """
+
+    sender: int
+    origin: int
+    number: int
+    is_up: bool
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A note is looked for, and each newer one of that name.
+
+    Args:
+        sender: who looks for it, or somebody below; known: the number of what it has, 0 for none.
+        name: purpose and key.
+    """
+
+    sender: int
+    known: int
+    name: str
+
+
+Frame = BeatUp | BeatDown | Note | Shared | Post | Wanted
 
 
 def encode(frame: Frame) -> bytes:
@@ -93,6 +126,14 @@ def encode(frame: Frame) -> bytes:
         return _head(_DOWN, frame.sender) + b"".join(_NODE.pack(each) for each in frame.path)
     if isinstance(frame, Shared):
         return _head(_SHARED, frame.sender) + _NODE.pack(frame.leader) + frame.data
+    if isinstance(frame, Wanted):
+        return _head(_ASK, frame.sender) + _WANTED.pack(frame.known) + frame.name.encode()
+    if isinstance(frame, Post):
+        name = frame.name.encode()
+        head = _POST.pack(frame.origin, frame.number, len(name))
+        return (
+            _head(_POST_UP if frame.is_up else _POST_DOWN, frame.sender) + head + name + frame.data
+        )
     key = frame.key.encode()
     kind = _NOTE_UP if frame.is_up else _NOTE_DOWN
     body = _NOTE.pack(frame.origin, frame.leader, len(key))
@@ -132,6 +173,15 @@ def decode(data: bytes, nodes: int) -> Frame:
     elif kind == _SHARED and len(body) >= _NODE.size:
         (leader,) = _NODE.unpack_from(body)
         frame, named = Shared(sender, leader, body[_NODE.size :]), {sender, leader}
+    elif kind in (_POST_UP, _POST_DOWN) and len(body) >= _POST.size:
+        frame = _post(kind, sender, body)
+        named = {sender, frame.origin}
+    elif kind == _ASK and len(body) > _WANTED.size:
+        (known,) = _WANTED.unpack_from(body)
+        frame, named = (
+            Wanted(sender, known, _name(body[_WANTED.size :], len(body) - _WANTED.size)),
+            {sender},
+        )
     else:
         raise BadFrame(f"a frame of kind {kind} with {len(body)} bytes")
     if max(named) >= nodes:
@@ -141,11 +191,22 @@ def decode(data: bytes, nodes: int) -> Frame:
 
 def _note(kind: int, sender: int, body: bytes) -> Note:
     origin, leader, key_bytes = _NOTE.unpack_from(body)
-    key = body[_NOTE.size : _NOTE.size + key_bytes]
-    if len(key) < key_bytes or key_bytes > MAX_KEY_BYTES:
-        raise BadFrame(f"a note whose key has {key_bytes} bytes")
+    rest = body[_NOTE.size :]
+    key = _name(rest, key_bytes)
+    return Note(sender, origin, leader, kind == _NOTE_UP, key, rest[key_bytes:])
+
+
+def _post(kind: int, sender: int, body: bytes) -> Post:
+    origin, number, name_bytes = _POST.unpack_from(body)
+    rest = body[_POST.size :]
+    name = _name(rest, name_bytes)
+    return Post(sender, origin, number, kind == _POST_UP, name, rest[name_bytes:])
+
+
+def _name(data: bytes, size: int) -> str:
+    if len(data) < size or size > MAX_KEY_BYTES:
+        raise BadFrame(f"a note whose key has {size} bytes")
     try:
-        name = key.decode()
+        return data[:size].decode()
     except UnicodeDecodeError as error:
         raise BadFrame("a note whose key is no text") from error
-    return Note(sender, origin, leader, kind == _NOTE_UP, name, body[_NOTE.size + key_bytes :])

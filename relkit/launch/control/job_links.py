@@ -1,10 +1,13 @@
-"""A launcher's links over the attempts of a job: each rendezvous has its own."""
+"""A launcher's links over the attempts of a job: each rendezvous has its own.
+
+So nothing that was meant for another attempt can come: its links have another key.
+"""
 
 from __future__ import annotations
 
 from relkit.launch.control.links import Links
 from relkit.launch.job.attempt import Attempt
-from relkit.launch.job.exchange import LedMailbox, MemoryMailbox
+from relkit.launch.job.exchange import LedMailbox, Mailbox, MemoryMailbox
 from relkit.launch.job.settings import Log
 from relkit.log_lines import warning
 
@@ -23,26 +26,38 @@ class JobLinks:
         self._log = log
         self._open: list[Links] = []
 
-    def begin(self, attempt: Attempt) -> LedMailbox:
+        self._now: Links | None = None
+
+    def begin(self, attempt: Attempt, mailbox: Mailbox) -> None:
         """Join the others in the background; a job of one node has nobody to join.
 
         Args:
-            attempt: that is about to start.
+            attempt: that is about to start; mailbox: to the others, in the store.
         """
+        self._now = None
         while len(self._open) >= _KEPT:
             self._open.pop(0).close()
-        mailbox = attempt.mailbox("links")
         if mailbox.nodes == 1:
-            return MemoryMailbox()
+            return
         try:
-            self._open.append(Links(attempt, mailbox, self._log))
+            self._now = Links(attempt, mailbox, self._log)
         except OSError as error:
             line = f"no links to the other launchers: {error}; this node judges only its own"
             self._log(warning(line))
-            return MemoryMailbox()
-        return self._open[-1]
+        else:
+            self._open.append(self._now)
+
+    @property
+    def led(self) -> LedMailbox:
+        """To the launchers of this rendezvous, one of which leads."""
+        return MemoryMailbox() if self._now is None else self._now
+
+    def mailbox(self, purpose: str) -> Mailbox:
+        """See Attempt.mailbox."""
+        return MemoryMailbox() if self._now is None else self._now.mailbox(purpose)
 
     def close(self) -> None:
         """Leave the others."""
+        self._now = None
         while self._open:
             self._open.pop().close()

@@ -92,9 +92,9 @@ class JobAgent(LocalElasticAgent):
         """What the launcher of a job that has not succeeded ends with; 0: nothing of its own."""
         return self._job.exit_code(self._attempt)
 
-    def leave_store(self) -> None:
+    def leave(self, *, has_succeeded: bool) -> None:
         """See JobMeeting."""
-        self._meeting.leave_store(self._worker_group.store)
+        self._meeting.leave(self._worker_group.store, has_succeeded=has_succeeded)
 
     def run(self, role: str = "default") -> RunResult:
         """Run the job to its end; torch calls this once."""
@@ -130,10 +130,9 @@ class JobAgent(LocalElasticAgent):
         return result
 
     def _exit_barrier(self) -> None:
-        store, timeout_s = self._worker_group.store, self._exit_barrier_timeout
         self._in_exit_barrier = True  # read by torch's health check
         try:
-            self._meeting.exit_barrier(super()._exit_barrier, store, timeout_s)
+            self._meeting.exit_barrier(super()._exit_barrier, self._exit_barrier_timeout)
         finally:
             self._in_exit_barrier = False
 

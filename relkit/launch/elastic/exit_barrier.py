@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from relkit.launch.job.exchange import (
@@ -18,12 +18,25 @@ _LOOK_S = 0.2
 # The longest that the host of the store stays for launchers that are slower to leave, or that
 # have not noticed a failure yet, s.
 _STAY_S = 5.0
-_ALL_DONE = "done/all"
+# How long the notes of other nodes, which have been there for long, may take to come here, s.
+_COME_S = 5.0
 
 
 def ended_key(node: int) -> str:
     """The name of the note that a node leaves when the job has failed there."""
     return f"ended/{node}"
+
+
+def begin(notes: Mailbox) -> None:
+    """Let the other nodes know that notes of this one come through."""
+    with suppress(ExchangeBroken):
+        notes.put(_linked_key(notes.node), b"1")
+
+
+def reaches_all(notes: Mailbox) -> bool:
+    """Notes of all other nodes come through."""
+    others = [_linked_key(node) for node in range(notes.nodes) if node != notes.node]
+    return bool(others) and wait_for_notes(notes, others, _COME_S)
 
 
 def report_failure(
@@ -64,11 +77,15 @@ def leave_store(notes: Mailbox, *, is_host: bool) -> None:
         is_host: this launcher hosts the store.
     """
     others = [_left_key(node) for node in range(notes.nodes) if node != notes.node]
-    if is_host:
+    with suppress(ExchangeBroken):
+        notes.put(_left_key(notes.node), b"1")
+    # Node 0 stays as well: notes of the others go by its links.
+    if is_host or not notes.node:
         wait_for_notes(notes, others, _STAY_S)
-    elif others:
-        with suppress(ExchangeBroken):
-            notes.put(_left_key(notes.node), b"1")
+
+
+def _linked_key(node: int) -> str:
+    return f"linked/{node}"
 
 
 def _left_key(node: int) -> str:
@@ -83,52 +100,60 @@ def wait_for_others(barrier: Callable[[], None], notes: Mailbox) -> None:
 
     Args:
         barrier: torch's.
-        notes: where nodes leave `ended_key`; not used by anybody else meanwhile.
+        notes: where nodes say that they have failed, or are done; not used by anybody else
+            meanwhile.
     """
-
-    has_failed = threading.Event()
+    with suppress(ExchangeBroken):
+        notes.put(_done_key(notes.node), b"1")
+    is_over = threading.Event()
     waiting = threading.Thread(target=barrier, name="relkit-exit-barrier", daemon=True)
     looking = threading.Thread(
-        target=_look, args=(notes, waiting, has_failed), name="relkit-exit-look", daemon=True
+        target=_look, args=(notes, waiting, is_over), name="relkit-exit-look", daemon=True
     )
     waiting.start()
     looking.start()
-    while waiting.is_alive() and not has_failed.is_set():
+    while waiting.is_alive() and not is_over.is_set():
         waiting.join(_LOOK_S)
 
 
 def wait_by_notes(notes: Mailbox, timeout_s: float) -> None:
-    """As `wait_for_others`, by notes alone: torch's barrier is passed by whoever sets its keys.
+    """As `wait_for_others`, by notes alone: no store has to carry them, nor is believed.
 
     Args:
-        notes: sealed; not used by anybody else meanwhile.
+        notes: over links; not used by anybody else meanwhile.
         timeout_s: the longest to wait, s.
     """
     others = [node for node in range(notes.nodes) if node != notes.node]
     end_s = time.monotonic() + timeout_s
     try:
-        while time.monotonic() < end_s:
-            # Each time, as somebody may remove it.
-            notes.put(f"done/{notes.node}", b"1")
-            if notes.node and notes.get(_ALL_DONE) is not None:
-                return
-            if not notes.node and all(notes.get(f"done/{node}") is not None for node in others):
-                notes.put(_ALL_DONE, b"1")
-                return
-            if any(notes.get(ended_key(node)) is not None for node in others):
-                return
+        # Looked for first: who has the others' notes may leave as soon as it has this one's.
+        is_over = _is_over(notes, others)
+        notes.put(_done_key(notes.node), b"1")
+        while not is_over and time.monotonic() < end_s:
             time.sleep(_LOOK_S)
+            is_over = _is_over(notes, others)
     except ExchangeBroken:
         return
 
 
-def _look(notes: Mailbox, waiting: threading.Thread, has_failed: threading.Event) -> None:
-    others = [ended_key(node) for node in range(notes.nodes) if node != notes.node]
+def _look(notes: Mailbox, waiting: threading.Thread, is_over: threading.Event) -> None:
+    others = [node for node in range(notes.nodes) if node != notes.node]
     try:
-        while waiting.is_alive():
-            if any(notes.get(key) is not None for key in others):
-                has_failed.set()
+        while others and waiting.is_alive():
+            if _is_over(notes, others):
+                is_over.set()
                 return
             waiting.join(_LOOK_S)
     except ExchangeBroken:
         return
+
+
+def _is_over(notes: Mailbox, others: Sequence[int]) -> bool:
+    """One of the others has failed, or all are done."""
+    ended = [notes.get(ended_key(node)) is not None for node in others]
+    done = [notes.get(_done_key(node)) is not None for node in others]
+    return any(ended) or all(done)
+
+
+def _done_key(node: int) -> str:
+    return f"done/{node}"

@@ -8,11 +8,17 @@ from typing import Any
 
 from torch.distributed.elastic.agent.server.api import WorkerGroup, WorkerSpec
 
+from relkit.launch.control.job_links import JobLinks
 from relkit.launch.elastic import exit_barrier
+from relkit.launch.elastic.outside_store import StorePlace
 from relkit.launch.elastic.static_meetings import StaticMeetings
-from relkit.launch.job.attempt import Attempt, Workers
+from relkit.launch.job.attempt import NO_WORKERS, Attempt, Channels, Workers
 from relkit.launch.job.bounded_calls import BoundedCalls
-from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox, can_connect_again
+from relkit.launch.job.exchange import (
+    ExchangeBroken,
+    Mailbox,
+    MemoryMailbox,
+)
 from relkit.launch.job.node_name import node_name
 from relkit.launch.job.rendezvous import forget_workers_store, limit_waits
 from relkit.launch.job.sealed_mailbox import store_mailbox
@@ -39,14 +45,18 @@ class JobMeeting:
         self._session = b""
         self._sealed: SealedBackend | None = None
         self._static: StaticMeetings | None = None
+        self._links = JobLinks(log)
         # In which a node says that the job has failed there, or is done.
         self._end_notes: Mailbox = MemoryMailbox()
+        self._store_place = StorePlace.unknown()
 
     def begin(self) -> None:
         """Before the first rendezvous; what services do to the handler is done."""
         self._sealed = seal(self.handler, self._job_key(), self._log, node_name())
         self._static = StaticMeetings(self._spec, self._log)
-        limit_waits(self.handler, self._static.calls, self._log)
+        limit_waits(
+            self.handler, self._static.calls, self._log, lambda: self._store_place.is_outside
+        )
 
     @property
     def static(self) -> StaticMeetings:
@@ -64,7 +74,9 @@ class JobMeeting:
         forget_workers_store(self.handler)
 
     def agree(self, worker_group: WorkerGroup) -> None:
-        """The nodes have met: have a key that is theirs, where the operator has a secret.
+        """The nodes have met: have a key that is theirs, and links to each other.
+
+        From here on the store is for the next rendezvous; whatever else is said goes by the links.
 
         Raises:
             SecretMismatch: not all have the same.
@@ -73,7 +85,7 @@ class JobMeeting:
         self._session = b""
         try:
             self._session = agree(
-                self._mailbox(worker_group, "secret"),
+                self._store_notes(worker_group, "secret"),
                 self._job_key(),
                 holds_store=holds_store(worker_group.store),
             )
@@ -82,6 +94,8 @@ class JobMeeting:
                 raise
         if self._sealed is not None:
             self._sealed.hold()
+        attempt = self.attempt(worker_group, 0, NO_WORKERS)
+        self._links.begin(attempt, attempt.meeting_mailbox("links"))
 
     def attempt(self, worker_group: WorkerGroup, restarts_left: int, workers: Workers) -> Attempt:
         """What is known of an attempt once its nodes have met."""
@@ -98,38 +112,45 @@ class JobMeeting:
             key=self._session,
             holds_store=nodes > 1 and holds_store(worker_group.store),
             can_meet_again=self.handler.get_backend() != "static",
-            open_mailbox=partial(self._mailbox, worker_group),
+            channels=Channels(
+                self._links.mailbox, partial(self._store_notes, worker_group), self._links.led
+            ),
             own_address=partial(self._own_address, worker_group),
             workers=workers,
         )
 
     def begin_attempt(self, attempt: Attempt) -> None:
-        """Before there are workers to watch, as a store may be slow to connect to."""
+        """Before there are workers."""
         self._end_notes = attempt.mailbox("end")
-        if self.static.is_static:  # of a large job, each mailbox is thousands of connections
+        exit_barrier.begin(self._end_notes)
+        self._store_place = StorePlace.of(attempt)
+        if self.static.is_static:
             self.static.begin(attempt.mailbox("again"))
 
-    def exit_barrier(self, by_torch: Callable[[], None], store: Any, timeout_s: float) -> None:  # noqa: ANN401
+    def exit_barrier(self, by_torch: Callable[[], None], timeout_s: float) -> None:
         """The workers of this node are done: wait for the other nodes.
 
         Args:
-            by_torch: its own barrier; store: of the rendezvous.
+            by_torch: its own barrier.
             timeout_s: the longest to wait, s.
         """
         notes = self._end_notes
-        # torch's keeps its connection busy: where that is the only one, no note gets through.
-        if notes.nodes == 1 or (not self._session and can_connect_again(store)):
-            exit_barrier.wait_for_others(by_torch, notes)
-        else:
+        if exit_barrier.reaches_all(notes):
             exit_barrier.wait_by_notes(notes, timeout_s)
+        else:
+            exit_barrier.wait_for_others(by_torch, notes)
 
     def report_failure(self, store: object) -> None:
         """See exit_barrier.report_failure."""
         exit_barrier.report_failure(self._end_notes, self.static.close, partial(holds_store, store))
 
-    def leave_store(self, store: object) -> None:
-        """The job has succeeded, and nothing else uses the store; see exit_barrier.leave_store."""
-        exit_barrier.leave_store(self._end_notes, is_host=holds_store(store))
+    def leave(self, store: object, *, has_succeeded: bool) -> None:
+        """The launcher ends: nothing else uses the store, nor the links; see exit_barrier."""
+        try:
+            if has_succeeded:
+                exit_barrier.leave_store(self._end_notes, is_host=holds_store(store))
+        finally:
+            self._links.close()
 
     def restarts(self, left: int) -> int:
         """How many there were.
@@ -149,7 +170,7 @@ class JobMeeting:
         secret = self._secret
         return b"" if secret is None else secret.for_job(self.handler.get_run_id())
 
-    def _mailbox(self, worker_group: WorkerGroup, purpose: str) -> Mailbox:
+    def _store_notes(self, worker_group: WorkerGroup, purpose: str) -> Mailbox:
         nodes, node = int(worker_group.group_world_size or 1), int(worker_group.group_rank or 0)
         store: Any = worker_group.store
         return store_mailbox(store, node, nodes, purpose, self._session, self._log)

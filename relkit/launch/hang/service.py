@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from relkit.bootstrap import bootstrap_environment
-from relkit.launch.control.job_links import JobLinks
 from relkit.launch.hang.attempt import WatchedRanks
 from relkit.launch.hang.monitor import Monitor
 from relkit.launch.hang.nccl_ras_source import NcclRas
@@ -17,7 +16,6 @@ from relkit.launch.hang.observe import Observer
 from relkit.launch.hang.state_source import StateSource
 from relkit.launch.hang.worker_servers import EVERY_S, WorkerServers
 from relkit.launch.job.attempt import Attempt
-from relkit.launch.job.exchange import LedMailbox, MemoryMailbox
 from relkit.launch.job.on_hang import OnHang
 from relkit.launch.job.service import Action, End, Job, Restart, Service, Stop
 from relkit.launch.job.settings import JobAborted, Log
@@ -66,8 +64,6 @@ class HangService(Service):
         self._monitor, self._sockets, self._expected = monitor, sockets, expected
         self._log = log
         self._job: Job | None = None
-        self._links: JobLinks | None = None
-        self._mailbox: LedMailbox = MemoryMailbox()
         self._observer = Observer(None)
         self._deaths: HostDeaths | None = None
         self._has_hung = self._is_told = False
@@ -79,8 +75,6 @@ class HangService(Service):
     def environment(self, attempt: Attempt) -> Mapping[str, str]:
         """See Service."""
         self._has_hung = self._is_told = False
-        links = self._links = self._links or JobLinks(self._log)
-        self._mailbox = links.begin(attempt)
         self._observer = self._observer_of(attempt.job_dir, attempt.world_size)
         self._deaths = HostDeaths(attempt.workers.files, notes=self._sockets.path)
         return {}
@@ -98,7 +92,7 @@ class HangService(Service):
             WatchedRanks(
                 attempt,
                 observer=self._observer,
-                mailbox=self._mailbox,
+                mailbox=attempt.channels.led,
                 ranks=lambda: ranks,
                 exit_statuses=partial(attempt.workers.latest, ranks),
                 deaths=deaths,
@@ -145,11 +139,7 @@ class HangService(Service):
 
     def close(self) -> None:
         """See Service."""
-        try:
-            self._monitor.close()
-        finally:
-            if self._links is not None:
-                self._links.close()
+        self._monitor.close()
 
     def _observer_of(self, job_dir: Path | None, world_size: int) -> Observer:
         """Looks at the recorders of this node's ranks, at the sockets, and asks NCCL's RAS."""

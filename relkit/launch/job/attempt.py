@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from relkit.launch.job.exchange import Mailbox, MemoryMailbox
+from relkit.launch.job.exchange import LedMailbox, Mailbox, MemoryMailbox
 from relkit.launch.job.settings import ExitStatus, LocalRank
 from relkit.post_mortem.collector import WorkerFiles
 
@@ -40,6 +40,20 @@ NO_WORKERS: Workers = _NoWorkers()
 
 
 @dataclass(frozen=True, slots=True)
+class Channels:
+    """The ways to the other nodes of an attempt.
+
+    Args:
+        open_mailbox: see Attempt.mailbox; open_meeting_mailbox: see Attempt.meeting_mailbox.
+        led: to the other nodes, one of which leads; for the watch over the job alone.
+    """
+
+    open_mailbox: Callable[[str], Mailbox] = lambda _purpose: MemoryMailbox()
+    open_meeting_mailbox: Callable[[str], Mailbox] = lambda _purpose: MemoryMailbox()
+    led: LedMailbox = field(default_factory=MemoryMailbox)
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One start of all workers of the job, after one rendezvous of its nodes.
 
@@ -55,7 +69,7 @@ class Attempt:
         key: that all nodes have and that is not in the store; b"" where there is none.
         holds_store: this launcher hosts the store, and other nodes use it.
         can_meet_again: the rendezvous lets the other nodes form a smaller job.
-        open_mailbox: see `mailbox`; own_address: see `address`.
+        channels: to the other nodes; own_address: see `address`.
         workers: how those of this node have ended, and their files.
     """
 
@@ -71,17 +85,28 @@ class Attempt:
     key: bytes = field(default=b"", repr=False)
     holds_store: bool = False
     can_meet_again: bool = True
-    open_mailbox: Callable[[str], Mailbox] = lambda _purpose: MemoryMailbox()
+    channels: Channels = field(default_factory=Channels)
     own_address: Callable[[str], str] = lambda _peer: ""
     workers: Workers = NO_WORKERS
 
     def mailbox(self, purpose: str) -> Mailbox:
-        """A mailbox of its own, to the other nodes; it connects to the store, which may be slow.
+        """A mailbox to the other nodes, over the links between launchers; no call of it waits.
 
         Args:
             purpose: what no other service uses; the same on all nodes.
         """
-        return self.open_mailbox(purpose)
+        return self.channels.open_mailbox(purpose)
+
+    def meeting_mailbox(self, purpose: str) -> Mailbox:
+        """A mailbox in the store where the nodes have met, for what decides who stays.
+
+        It connects to the store, which may be slow. Also nodes that cannot reach each other have it
+        in common, and so it is no longer there once that store has gone.
+
+        Args:
+            purpose: as of `mailbox`.
+        """
+        return self.channels.open_meeting_mailbox(purpose)
 
     def started(self, pids: Mapping[int, int]) -> Attempt:
         """The same, with the processes of the workers.

@@ -1,4 +1,4 @@
-"""How the monitors of several nodes pass notes: a mailbox over the rendezvous store."""
+"""How launchers pass notes: a mailbox; and one in the rendezvous store, where they meet."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _Answer = TypeVar("_Answer")
 
 
 class ExchangeBroken(RelkitError):
-    """The rendezvous store does not answer; each node judges its own ranks from here on."""
+    """The other launchers cannot be reached; each node judges its own ranks from here on."""
 
-    next_step = "The job is not affected. Check the host of the rendezvous endpoint."
+    next_step = "The job is not affected. Check the ways between the hosts of the launchers."
 
 
 class Mailbox(Protocol):
@@ -55,7 +55,7 @@ class Mailbox(Protocol):
         """The note under a key, None where there is none (yet)."""
 
     def remove(self, key: str) -> None:
-        """Delete a note that has been read, which keeps the store small."""
+        """Forget a note that has been read; it is seen again only where it is put again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +227,6 @@ class StoreMailbox:
             return self._calls.call(call, *arguments, timeout_s=STORE_TIMEOUT_S)
         except NoAnswer:
             raise TimeoutError(f"it has not answered for {STORE_TIMEOUT_S:g} s") from None
-
-
-def can_connect_again(store: Store) -> bool:
-    """Another connection to the same store can be had; torch 2.4 to 2.7 have no call for it."""
-    return hasattr(store, "clone")
 
 
 def own_connection(store: Store) -> Store:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters
-from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
+from torch.distributed.elastic.rendezvous.api import (
+    RendezvousConnectionError,
+    RendezvousTimeoutError,
+)
 
 from relkit.launch.job.bounded_calls import BoundedCalls, NoAnswer
 from relkit.launch.job.settings import Log
@@ -15,10 +20,19 @@ from relkit.log_lines import warning
 
 # Several times what one exchange with the store takes, s.
 _LIMIT_S = 5.0
+_GOES_ON = (
+    "the rendezvous store, which is in no launcher of the job, has gone: the job goes on, but its"
+    " workers cannot be started again"
+)
 
 
-def limit_waits(handler: RendezvousHandler, calls: BoundedCalls, log: Log) -> None:
-    """Have a handler's calls return although the host of its store is cut off.
+def limit_waits(
+    handler: RendezvousHandler,
+    calls: BoundedCalls,
+    log: Log,
+    is_outside: Callable[[], bool] = lambda: False,
+) -> None:
+    """Have a handler's calls return although the host of its store is cut off, or has gone.
 
     The launcher's main thread makes them while workers run and when they have ended. As long as
     one lasts, that thread neither sees that a worker has failed nor handles a signal.
@@ -27,17 +41,34 @@ def limit_waits(handler: RendezvousHandler, calls: BoundedCalls, log: Log) -> No
         handler: of this job.
         calls: makes them.
         log: writes one line to the terminal.
+        is_outside: the store is in no launcher of the job: its end is not the job's.
     """
+    gone = False
     ask_waiting, shut_down = handler.num_nodes_waiting, handler.shutdown
 
     def num_nodes_waiting() -> int:
+        nonlocal gone
+        can_do_without = is_outside()
+        # torch's client does not connect again, and prints a page of C++ frames at each call.
+        if gone:
+            return 0
         try:
             return calls.call(ask_waiting, timeout_s=_LIMIT_S)
         except NoAnswer:
             # No node can join while the store does not answer; torch soon asks again.
             return 0
+        except RendezvousConnectionError:
+            if not can_do_without:
+                raise
+            gone = True
+            log(warning(_GOES_ON))
+            with suppress(NoAnswer):
+                calls.call(getattr(handler, "_stop_heartbeats", int), timeout_s=_LIMIT_S)
+            return 0
 
     def shutdown() -> bool:
+        if gone:
+            return False
         try:
             return calls.call(shut_down, timeout_s=_LIMIT_S)
         except NoAnswer:

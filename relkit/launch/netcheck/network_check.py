@@ -121,7 +121,7 @@ class NetworkCheck:
             TooFewNodes: others are to leave, and the job cannot continue without them.
         """
         bad_links = self._check_links()
-        mailbox = attempt.mailbox("netcheck")
+        mailbox = attempt.meeting_mailbox("netcheck")
         if mailbox.nodes == 1:
             self._log("network check: one node, nothing to measure between nodes")
             if bad_links:

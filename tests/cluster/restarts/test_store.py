@@ -1,7 +1,8 @@
-"""A store outside of the job: node 0 is killed, and the job goes on with the others."""
+"""A store outside of the job: the loss of node 0, or of the store itself, does not end the job."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -108,3 +109,40 @@ def test_the_loss_of_node_0_does_not_end_the_job(start: Start, tmp_path: Path) -
     assert done.code == 0, done.err
     store.process.send_signal(signal.SIGTERM)
     assert store.wait().code == 0
+
+
+@pytest.mark.long
+def test_the_loss_of_the_store_does_not_end_the_job(start: Start, tmp_path: Path) -> None:
+    store = start("store", "--port", "0")
+    store.wait_for("until SIGTERM")
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    jobs = [
+        start(
+            "launch", "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", f"g-{os.getpid()}",
+            "--rdzv-endpoint", endpoint_of(store.text), "--rdzv-conf", "is_host=0",
+            "--local-addr", "127.0.0.1", "--nproc-per-node", "1", "--max-restarts", "1",
+            "--hang-timeout", "4", "--on-hang", "report",
+            "--timeline-path", tmp_path / name, JOB, ranks, RELKIT_NODE_NAME=name,
+        )
+        for name in ("h1", "h2")
+    ]  # fmt: skip
+    until(lambda: len(list(ranks.glob("h*-*"))) == 2, *jobs, timeout_s=6 * NODE_CPU_S)
+    store.process.kill()
+    for job in jobs:
+        job.wait_for("has gone: the job goes on")
+    # A verdict goes by links: the launcher of node 0 says what is wrong on the other node.
+    facts = [json.loads(path.read_text()) for path in ranks.glob("h*-*")]
+    (stopped,) = [each["pid"] for each in facts if each["rank"] == 1]
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        for job in jobs:
+            job.wait_for("stopped by a signal", 60)
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    (ranks / "end").touch()
+    for job in jobs:
+        done = job.wait(60)
+        assert done.code == 0, done.err
+        assert done.err.count("has gone: the job goes on") == 1
+        assert "Traceback" not in done.err

@@ -9,7 +9,7 @@ import pytest
 
 from relkit.launch.flash_checkpoint.persist_outcome import PersistOutcome
 from relkit.launch.flash_checkpoint.persist_plan import Verdict
-from relkit.launch.job.attempt import Attempt
+from relkit.launch.job.attempt import Attempt, Channels
 from relkit.launch.job.exchange import ExchangeBroken, MemoryMailbox
 from relkit.launch.job.sealed_mailbox import SealedMailbox
 from relkit.launch.netcheck.network_check import CheckSettings, NetworkCheck, NodeFailedCheck
@@ -67,21 +67,21 @@ def test_what_was_not_persisted(step: int, next_step: str, level: Level) -> None
 
 
 class Gone(MemoryMailbox):
-    """A store that does not answer."""
+    """Links that are broken."""
 
     def get(self, key: str) -> bytes | None:
-        raise ExchangeBroken("the rendezvous store failed")
+        raise ExchangeBroken("no links to the other launchers")
 
 
 def test_try_to_persist_that_is_off() -> None:
     said: list[str] = []
     host = PersistHost(Limits(), said.append, lambda _pid: None, lambda _outcome, _job: None)
-    attempt = Attempt("levels", nodes=2, node=1, open_mailbox=lambda _purpose: Gone(1, 2))
+    attempt = Attempt("levels", nodes=2, node=1, channels=Channels(lambda _purpose: Gone(1, 2)))
     try:
         assert host.begin(attempt) == {}
     finally:
         host.close()
-    assert said == ["try-to-persist is off: the rendezvous store failed"]
+    assert said == ["try-to-persist is off: no links to the other launchers"]
     assert level_of(said[0]) is Level.WARNING
 
 

@@ -108,7 +108,9 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.accounting relkit.hang.suspicion relkit.hook relkit.launch.job"
     ),
     "relkit.launch.control": "ground relkit.launch.job relkit.net",
-    "relkit.launch.elastic": "ground relkit.launch.job relkit.net relkit.post_mortem",
+    "relkit.launch.elastic": (
+        "ground relkit.launch.control relkit.launch.job relkit.net relkit.post_mortem"
+    ),
     "relkit.launch.flash_checkpoint": (
         "ground relkit.checkpoint relkit.flash_checkpoint relkit.flash_checkpoint.on_disk "
         "relkit.flash_checkpoint.sharded relkit.flash_checkpoint.slots relkit.launch.job "
@@ -117,7 +119,7 @@ ALLOWED: Mapping[str, str] = {
     "relkit.launch.hang": (
         "ground relkit.bootstrap relkit.flight_recorder relkit.hang relkit.hang.columns "
         "relkit.hang.detection relkit.hang.links relkit.hang.live_sources relkit.hang.suspicion "
-        "relkit.hook relkit.launch.control relkit.launch.hang.links relkit.launch.job "
+        "relkit.hook relkit.launch.hang.links relkit.launch.job "
         "relkit.nccl_ras relkit.post_mortem relkit.stacks relkit.stacks.dump "
         "relkit.stacks.engines"
     ),

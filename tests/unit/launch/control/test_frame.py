@@ -16,7 +16,9 @@ from relkit.launch.control.frame import (
     BeatUp,
     Frame,
     Note,
+    Post,
     Shared,
+    Wanted,
     decode,
     encode,
 )
@@ -25,11 +27,14 @@ NODES = 16_384
 NODE = st.integers(0, NODES - 1)
 PATHS = st.lists(NODE, max_size=MAX_PATH - 1)
 KEYS = st.text(max_size=MAX_KEY_BYTES // 4)
+NUMBERS = st.integers(0, (1 << 64) - 1)
 FRAMES = st.one_of(
     st.builds(BeatUp, NODE, st.booleans()),
     st.builds(lambda sender, path: BeatDown(sender, (*path, sender)), NODE, PATHS),
     st.builds(Note, NODE, NODE, NODE, st.booleans(), KEYS, st.binary(max_size=300)),
     st.builds(Shared, NODE, NODE, st.binary(max_size=300)),
+    st.builds(Post, NODE, NODE, NUMBERS, st.booleans(), KEYS, st.binary(max_size=300)),
+    st.builds(Wanted, NODE, NUMBERS, KEYS.filter(bool)),
 )
 
 
@@ -79,6 +84,9 @@ def test_a_frame_that_was_cut_or_changed_is_a_frame_or_an_error(
         Note(1, 1, 9, False, "incident/0", b""),
         Shared(4, 0, b"x"),
         Shared(1, 9, b""),
+        Post(4, 1, 1, True, "a/b", b""),
+        Post(1, 4, 1, False, "a/b", b""),
+        Wanted(4, 0, "a/b"),
     ],
 )
 def test_a_node_that_the_job_does_not_have_is_an_error(frame: Frame) -> None:

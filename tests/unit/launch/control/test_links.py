@@ -27,14 +27,16 @@ KEY = bytes(range(32))
 
 
 @contextmanager
-def joined(nodes: int, fan_in: int = 32, session: bytes = b"") -> Iterator[list[Links]]:
+def joined(
+    nodes: int, fan_in: int = 32, session: bytes = b"", store: dict[str, bytes] | None = None
+) -> Iterator[list[Links]]:
     """Launchers that have met in a store of the test's."""
-    store: dict[str, bytes] = {}
+    notes = {} if store is None else store
     logged: list[str] = []
     launchers = [
         Links(
             Attempt("job", key=session, own_address=lambda _: LOOPBACK),
-            MemoryMailbox(node, nodes, store),
+            MemoryMailbox(node, nodes, notes),
             logged.append,
             fan_in,
         )
@@ -139,13 +141,12 @@ def test_what_is_below_a_node_that_goes_is_heard_by_the_one_above() -> None:
 
 
 def test_a_neighbour_without_the_key_gets_nothing_and_gives_nothing() -> None:
-    with joined(2, session=KEY) as launchers:
+    store: dict[str, bytes] = {}
+    with joined(2, session=KEY, store=store) as launchers:
         launchers[1].put("node/1", b"1")
         until(lambda: launchers[0].get("node/1"))
         launchers[0].put("incident/0", b"asked")
-        notes = launchers[0]._join.args[1].get("at/0")
-        assert notes is not None
-        port = json.loads(notes)["port"]
+        port = json.loads(store["at/0"])["port"]
         stranger = LinkSockets()
         try:
             stranger.connect(0, (LOOPBACK, port), bytes(32))
@@ -235,8 +236,9 @@ def test_a_job_of_one_node_and_a_command_that_starts_none_load_nothing_of_it() -
         "import sys, relkit.launch.job_run\n"
         "from relkit.launch.control.job_links import JobLinks\n"
         "from relkit.launch.job.attempt import Attempt\n"
+        "from relkit.launch.job.exchange import MemoryMailbox\n"
         "links = JobLinks(print)\n"
-        "links.begin(Attempt('job'))\n"
+        "links.begin(Attempt('job'), MemoryMailbox())\n"
         "links.close()\n"
         "print('zmq' in sys.modules)"
     )

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pytest
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
+from relkit.launch.elastic import exit_barrier
 from relkit.launch.elastic.agent import JobAgent
 from relkit.launch.elastic.exit_barrier import ended_key
 from relkit.launch.elastic.meeting import JobMeeting
@@ -196,20 +197,22 @@ def test_an_override_takes_every_call_of_the_torch_that_is_installed(kind: type,
         own.bind(None, *positional, **named)
 
 
-@pytest.mark.parametrize("can_clone", [True, False])
-def test_the_exit_barrier_leaves_a_connection_for_notes(
-    monkeypatch: pytest.MonkeyPatch, *, can_clone: bool
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_torchs_exit_barrier_is_for_nodes_without_links(
+    monkeypatch: pytest.MonkeyPatch, *, is_linked: bool
 ) -> None:
-    """torch's own holds the one that an old torch has, and nobody hears that the job has failed."""
     waited: list[str] = []
     monkeypatch.setattr(LocalElasticAgent, "_exit_barrier", lambda _: waited.append("torch"))
+    monkeypatch.setattr(exit_barrier, "_COME_S", 0.1)
     agent: Any = JobAgent.__new__(JobAgent)
-    store = SimpleNamespace(clone=None) if can_clone else SimpleNamespace()
     spec: Any = SimpleNamespace(rdzv_handler=None)
-    agent._worker_group = SimpleNamespace(store=store)
     agent._exit_barrier_timeout = 60.0
     agent._meeting = JobMeeting(spec, None, print)
-    notes = agent._meeting._end_notes = MemoryMailbox(0, 2)
-    notes.put(ended_key(1), b"1")
+    notes: dict[str, bytes] = {}
+    agent._meeting._end_notes = MemoryMailbox(0, 2, notes)
+    other = MemoryMailbox(1, 2, notes)
+    if is_linked:
+        exit_barrier.begin(other)
+    other.put(ended_key(1), b"1")
     agent._exit_barrier()
-    assert waited == (["torch"] if can_clone else [])
+    assert waited == ([] if is_linked else ["torch"])

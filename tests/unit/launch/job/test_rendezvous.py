@@ -13,7 +13,7 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRen
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 
 from relkit.launch.job.bounded_calls import BoundedCalls
-from relkit.launch.job.rendezvous import keep_alive_as_asked, leave_rendezvous
+from relkit.launch.job.rendezvous import keep_alive_as_asked, leave_rendezvous, limit_waits
 from tests.unit.launch.job.rendezvous_nodes import handlers, meet
 
 
@@ -68,3 +68,39 @@ def test_heartbeats_are_sent_as_asked(
     for settings in (handler.settings, handler._state_holder._settings):
         assert settings.keep_alive_interval.total_seconds() == interval_s
         assert settings.keep_alive_max_attempt == attempts
+
+
+class Gone:
+    """A handler whose store has gone."""
+
+    def __init__(self) -> None:
+        self.asked, self.beats = 0, True
+
+    def num_nodes_waiting(self) -> int:
+        self.asked += 1
+        raise RendezvousConnectionError("the store is gone")
+
+    def shutdown(self) -> bool:
+        return True
+
+    def _stop_heartbeats(self) -> None:
+        self.beats = False
+
+
+def test_the_end_of_a_store_outside_of_the_job_is_said_once_and_ends_nothing() -> None:
+    handler, log = Gone(), list[str]()
+    limit_waits(handler, BoundedCalls("test"), log.append, lambda: True)  # type: ignore[arg-type]
+    assert [handler.num_nodes_waiting() for _ in range(3)] == [0, 0, 0]
+    # torch prints a page at each call, and at each heartbeat.
+    assert not handler.beats
+    assert len(log) == 1
+    assert "the job goes on" in log[0]
+
+
+def test_the_end_of_a_store_that_a_launcher_hosts_or_may_host_is_the_jobs() -> None:
+    handler, log = Gone(), list[str]()
+    limit_waits(handler, BoundedCalls("test"), log.append)  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(RendezvousConnectionError):
+            handler.num_nodes_waiting()
+    assert log == []

@@ -17,7 +17,7 @@ from relkit.errors import RelkitError, UsageProblem
 from relkit.findings import Finding, Report, Status
 from relkit.fleet.agent import Request
 from relkit.hosts import NodeSpec
-from relkit.launch.job.attempt import Attempt
+from relkit.launch.job.attempt import Attempt, Channels
 from relkit.launch.job.exchange import ExchangeBroken, Mailbox, MemoryMailbox, StoreMailbox
 from relkit.launch.job.store_host import listens_on, store_endpoint
 from relkit.launch.netcheck import network_check as module
@@ -44,7 +44,8 @@ def echo(request: Request) -> Iterator[Mapping[str, Any]]:
 
 def attempt_with(box: Mailbox, *, can_meet_again: bool = True) -> Attempt:
     return Attempt(
-        "job", nodes=box.nodes, can_meet_again=can_meet_again, open_mailbox=lambda _purpose: box,
+        "job", nodes=box.nodes, can_meet_again=can_meet_again,
+        channels=Channels(open_meeting_mailbox=lambda _purpose: box),
         own_address=lambda _peer: "127.0.0.1",
     )  # fmt: skip
 

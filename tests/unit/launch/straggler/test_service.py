@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relkit.launch.job.attempt import Attempt
+from relkit.launch.job.attempt import Attempt, Channels
 from relkit.launch.job.exchange import MemoryMailbox
 from relkit.launch.job.service import Leave, Stop
 from relkit.launch.straggler.exclusion import Excluded
@@ -39,7 +39,7 @@ def test_an_attempt_is_watched_by_a_mailbox_that_was_made_before_its_workers() -
         calls.append(purpose)
         return mailbox
 
-    attempt = Attempt("job", node=1, job_dir=Path("/d"), open_mailbox=open_mailbox)
+    attempt = Attempt("job", node=1, job_dir=Path("/d"), channels=Channels(open_mailbox))
     assert service.environment(attempt) == {}
     service.workers_started(attempt)
     assert service.before_stop(attempt, Stop.RESTART) is None
