@@ -18,6 +18,7 @@ from relkit.log_lines import say
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure import bundle, schedule
 from relkit.netcheck.measure.controller import run_check
+from relkit.netcheck.measure.loaded_schedule import by_switch
 from relkit.netcheck.measure.options import CheckOptions
 from relkit.netcheck.model import Thresholds
 from relkit.output import as_json, write_atomic
@@ -156,7 +157,7 @@ def _plan(
     if mode == "full":
         return partial(schedule.full, thresholds=thresholds)
     if mode == "groups":
-        return lambda nodes: schedule.groups(nodes, groups, thresholds=thresholds)
+        return lambda nodes: by_switch(nodes, groups, thresholds=thresholds)
     return partial(schedule.quick, thresholds=thresholds)
 
 

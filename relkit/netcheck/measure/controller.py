@@ -66,7 +66,8 @@ def run_check(
     return CheckResult(
         nodes=names,
         facts=tuple(replace(f, unauthenticated_connections=counts[f.name]) for f in facts),
-        edges=tuple(rounds.edges),
+        edges=tuple(edge for edge in rounds.edges if not edge.under_load),
+        load_edges=tuple(edge for edge in rounds.edges if edge.under_load),
         lost=dict(rpc.lost),
         groups=dict(groups or {}),
         duplicate_hosts=() if one_host else same_machine(answers),
@@ -101,7 +102,7 @@ def _run_rounds(rounds: RoundRunner, schedule: Schedule, show: Progress) -> None
     while pairs := schedule.next_round(rounds.edges):
         step = f"round {rounds.done + 1}: {len(pairs)} pairs"
         show(rounds.done, schedule.max_rounds, step)
-        rounds.run(pairs)
+        rounds.run(pairs, under_load=schedule.under_load)
     show(rounds.done, rounds.done, "done")
 
 

@@ -11,6 +11,7 @@ from relkit.findings import Evidence, Finding, Report, Status
 from relkit.hosts import fold
 from relkit.netcheck.check_result import CheckResult, could_not_run, is_down
 from relkit.netcheck.model import Diagnosis, Link, NetVerdict, Thresholds
+from relkit.netcheck.report.load_findings import load_facts, load_findings
 from relkit.netcheck.report.node_findings import node_findings
 from relkit.netcheck.report.size_findings import size_facts, size_findings
 from relkit.netcheck.report.statistics import (
@@ -59,6 +60,7 @@ def net_report(
     """
     statistics = by_node(result.nodes, result.edges)
     findings = [_diagnosed(item, result, statistics, thresholds) for item in verdict.diagnoses]
+    findings += load_findings(result, verdict)
     findings += _inconclusive(verdict)
     findings += _unanswered(result)
     findings += _not_run(result)
@@ -297,6 +299,7 @@ def _facts(
         },
         "interference": interference_facts(verdict.interference),
         **size_facts(result),
+        **load_facts(verdict.load),
         "nodes": _rows(result, statistics),
     }
 
@@ -308,7 +311,12 @@ def _verdict_facts(verdict: NetVerdict, result: CheckResult) -> dict[str, Any]:
     return {
         "nodes": list(dict.fromkeys(item.nodes[0] for item in by_kind["node"])),
         "links": [list(item.nodes) for item in by_kind["link"]],
-        "groups": [_switch(item, result) for item in by_kind["group"]],
+        "groups": list(
+            dict.fromkeys(
+                [_switch(item, result) for item in by_kind["group"]]
+                + [item.switch for item in (verdict.load.narrow if verdict.load else ())]
+            )
+        ),
     }
 
 
