@@ -13,7 +13,7 @@ from relkit.commands.shared.fleet_options import fleet_options
 from relkit.commands.shared.options import FiniteRange, finish
 from relkit.findings import Report
 from relkit.log_lines import say_progress
-from relkit.netcheck.measure.probes.names import PROBES
+from relkit.netcheck.measure.probes.names import AUTO, PROBES
 
 if TYPE_CHECKING:
     from relkit.netcheck.check_result import CheckResult
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--probe",
-    type=click.Choice(PROBES),
-    default="tcp",
+    type=click.Choice([AUTO, *PROBES]),
+    default=AUTO,
     show_default=True,
-    help="What carries the test traffic.",
+    help="What carries the test traffic; auto: the first of nccl, hccl and ib that all nodes can "
+    "run, else tcp.",
 )
 @click.option(
     "--duration",

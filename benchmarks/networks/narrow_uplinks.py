@@ -1,6 +1,7 @@
-"""Uplinks that are narrow for several pairs only, in network namespaces: are these named, and no node?
+"""Uplinks that are narrow for several pairs only, in network namespaces: are just these named?
 
-usage: python -m benchmarks.networks.narrow_uplinks [--sets 20] [--seed 1] [--switches 6] [--size 3]
+usage: python -m benchmarks.networks.narrow_uplinks [--sets 20] [--seed 1] [--switches 6]
+       [--size 3]
        [--rate-mbit 20] [--duration-s 0.6] [--plain] [--json FILE]
 
 As root. Each switch is a bridge with its hosts; a wire joins it to a core bridge. tc's token bucket
@@ -58,7 +59,7 @@ class Case:
 
 def case_of(seed: int, number: int, switches: int, size: int) -> Case:
     """The faults of one set: the same for the same numbers."""
-    chance = random.Random(1000 * seed + number)
+    chance = random.Random(1000 * seed + number)  # noqa: S311  (faults, not secrets)
     count = chance.randint(1, max(1, switches // 3)) if number else 0
     faulty = chance.sample(range(switches), count)
     uplinks = {f"asw-{at}": round(chance.uniform(1.1, 1.6), 2) for at in sorted(faulty)}
@@ -127,7 +128,9 @@ def named(verdict: NetVerdict) -> tuple[set[str], set[str]]:
     """Uplinks, and everything else, that the verdict accuses."""
     load = verdict.load
     uplinks = {item.switch for item in load.narrow} if load else set()
-    return uplinks, {item.name for item in verdict.diagnoses}
+    others = {item.name for item in verdict.diagnoses}
+    slow = {name for name in others if name.startswith("switch ")}
+    return uplinks | {name.removeprefix("switch ") for name in slow}, others - slow
 
 
 def main(argv: Sequence[str] | None = None) -> int:

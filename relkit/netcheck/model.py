@@ -100,6 +100,27 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class Port:
+    """A network port of a node that is up.
+
+    Args:
+        name: of the device: "eth0", "mlx5_0".
+        kind: "ethernet", "infiniband", "roce", "efa", or "ipoib" (IP over InfiniBand).
+        speed_mbps: of the line, as the kernel says it.
+        mtu: bytes; 0 where the kind has none.
+        interface: the network interface that belongs to it, or "".
+        network: the IP network that the interface is in, as "10.8.0.0/16"; "" without an address.
+    """
+
+    name: str
+    kind: str
+    speed_mbps: int
+    mtu: int = 0
+    interface: str = ""
+    network: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFacts:
     """What a node's agent reports about the node; it mirrors a line of nodes.jsonl.
 
@@ -113,6 +134,9 @@ class NodeFacts:
         clock_skew_s: node clock minus controller clock.
         unauthenticated_connections: connections to probe listeners from peers that did not know
             the run's secret.
+        ports: that are up, without virtual ones.
+        unable: why which probe cannot run, see relkit.netcheck.measure.probes.choice.
+        settings: variables that choose a job's transport, as "NCCL_IB_DISABLE=1".
     """
 
     name: str
@@ -129,6 +153,9 @@ class NodeFacts:
     memory_gbps: float = 0.0
     clock_skew_s: float = 0.0
     unauthenticated_connections: int = 0
+    ports: tuple[Port, ...] = ()
+    unable: str = ""
+    settings: str = ""
 
 
 @dataclass(frozen=True, slots=True)

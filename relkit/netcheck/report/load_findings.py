@@ -55,9 +55,11 @@ def load_facts(load: LoadVerdict | None) -> dict[str, Any]:
 def _narrow(ways: list[NarrowUplink]) -> Finding:
     worst = min(ways, key=lambda item: item.share)
     only = f" at {_WAYS[worst.way]} only" if len(ways) == 1 else ""
-    when = " when they are used together" if worst.is_only_together else ""
+    is_together = any(item.is_only_together for item in ways)
+    when = " when they are used together" if is_together else ""
     return Finding(
-        id="RK-NET-024",
+        # One pair alone is enough to show the other.
+        id="RK-NET-024" if is_together else "RK-NET-005",
         status=Status.FAIL,
         title=f"the uplink of switch {worst.switch} is too narrow{only}: {worst.pairs} pairs at "
         f"once reach {worst.share:.0%} of their speed{when}",

@@ -151,7 +151,7 @@ def load_tests(
     for edge in edges:
         between = _between(edge, groups)
         if between and not edge.failure and normal > 0:
-            flows[edge.round, *between].append(edge.bandwidth_gbps)
+            flows[(edge.round, *between)].append(edge.bandwidth_gbps)
     several = {key: rates for key, rates in flows.items() if len(rates) > 1}
     shares = {key: median_high(rates) / normal for key, rates in several.items()}
     slow = {key for key, share in shares.items() if share < floor}
@@ -214,8 +214,8 @@ def clear_of(
     """The edges without those through an uplink that is narrow: they say nothing of nodes."""
     if load is None:
         return list(edges)
-    out = {item.switch for item in load.narrow if item.way == OUT and item.is_only_together}
-    into = {item.switch for item in load.narrow if item.way == IN and item.is_only_together}
+    out = {item.switch for item in load.narrow if item.way == OUT}
+    into = {item.switch for item in load.narrow if item.way == IN}
     kept = []
     for edge in edges:
         between = _between(edge, groups)
@@ -237,7 +237,7 @@ def _alone(
     flows: dict[tuple[int, str, str], list[float]] = defaultdict(list)
     for edge in edges:
         if (between := _between(edge, groups)) and not edge.failure:
-            flows[edge.round, *between].append(edge.bandwidth_gbps)
+            flows[(edge.round, *between)].append(edge.bandwidth_gbps)
     best: dict[Uplink, float] = {}
     for (_, source, target), rates in flows.items():
         if len(rates) == 1:

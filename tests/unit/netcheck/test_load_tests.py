@@ -45,7 +45,7 @@ def names(count: int) -> tuple[str, ...]:
 
 def some_uplinks(count: int, faulty: int, seed: int) -> frozenset[Uplink]:
     """Of this many switches, in one direction or both."""
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311  (faults, not secrets)
     chosen = chance.sample(names(count), faulty)
     return frozenset(
         Uplink(name, way) for name in chosen for way in chance.choice([(OUT,), (IN,), (OUT, IN)])

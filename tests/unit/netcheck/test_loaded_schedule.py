@@ -7,8 +7,13 @@ import random
 import pytest
 
 from benchmarks.networks.simulated_fleet import SimulatedFleet, SimulatedRun, Ways, run
+from relkit.findings import Status
+from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure.load_rounds import most_load_rounds
 from relkit.netcheck.measure.loaded_schedule import by_switch
+from relkit.netcheck.model import NodeFacts, Thresholds
+from relkit.netcheck.report.report import net_report
+from relkit.netcheck.solve.judge import judge
 
 
 def fleet_of(switches: int, size: int, **faults: object) -> SimulatedFleet:
@@ -28,7 +33,7 @@ def narrow(done: SimulatedRun) -> set[str]:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_narrow_uplinks_are_found_with_slow_nodes_beside_them_and_nobody_else(seed: int) -> None:
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311  (faults, not secrets)
     switches, size = chance.choice([3, 4, 6, 9]), chance.choice([3, 4, 6])
     faulty = chance.sample(range(switches), chance.randint(1, max(1, switches // 3)))
     width = {f"asw-{at}": chance.uniform(1.0, 0.65 * size) for at in faulty}
@@ -61,7 +66,8 @@ def test_a_network_that_is_narrow_by_design_accuses_only_who_is_narrower() -> No
 
 def test_an_uplink_that_slows_a_single_pair_is_a_slow_uplink_as_ever() -> None:
     done = check(fleet_of(6, 4, group_ways={"asw-1": Ways(0.4, 0.4)}))
-    assert [item.name for item in done.verdict.diagnoses] == ["switch asw-1"]
+    assert narrow(done) == {"asw-1"}
+    assert not done.verdict.diagnoses
     load = done.verdict.load
     assert load is not None
     assert not any(item.is_only_together for item in load.narrow)
@@ -76,3 +82,21 @@ def test_two_narrow_uplinks_of_four_are_no_design() -> None:
     for faulty in ("01", "02", "03", "12", "13", "23"):
         width = {f"asw-{at}": 1.5 for at in faulty}
         assert narrow(check(fleet_of(4, 3, uplink_pairs=width))) == set(width), faulty
+
+
+def test_the_report_names_the_uplink_and_says_that_its_nodes_are_not_at_fault() -> None:
+    for width, wanted in (({"asw-1": 1.3}, "RK-NET-024"), ({}, "RK-NET-005")):
+        ways = {} if width else {"asw-1": Ways(0.4, 0.4)}
+        fleet = fleet_of(6, 4, uplink_pairs=width, group_ways=ways)
+        done = check(fleet)
+        facts = tuple(NodeFacts(name) for name in fleet.nodes)
+        plain = tuple(edge for edge in done.edges if not edge.under_load)
+        loaded = tuple(edge for edge in done.edges if edge.under_load)
+        result = CheckResult(
+            fleet.nodes, facts, plain, groups=fleet.groups, mode="groups", load_edges=loaded
+        )
+        made = net_report(result, judge(result, Thresholds()), Thresholds())
+        (found,) = [each for each in made.findings if each.status is Status.FAIL]
+        assert (found.id, found.nodes) == (wanted, "n[4-7]")
+        assert made.facts["verdict"] == {"nodes": [], "links": [], "groups": ["asw-1"]}
+        assert made.facts["load"]["narrow"][0]["switch"] == "asw-1"
