@@ -16,7 +16,10 @@ from relkit.log_lines import say_progress
 from relkit.netcheck.measure.probes.names import AUTO, PROBES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from relkit.netcheck.check_result import CheckResult
+    from relkit.netcheck.measure.options import CheckOptions
     from relkit.netcheck.model import Thresholds
 
 
@@ -114,6 +117,12 @@ if TYPE_CHECKING:
 )
 @click.option("--force", "-f", is_flag=True, help="Replace the files of an existing bundle.")
 @click.option(
+    "--only",
+    metavar="NODE",
+    help="Test this node alone, with up to five others of --nodes: after a repair, before relkit "
+    "nodes undrain.",
+)
+@click.option(
     "--no-history",
     is_flag=True,
     help="Do not keep the result in the history of this host (relkit history), and do not say "
@@ -137,6 +146,7 @@ def netcheck(
     bundle: Path | None,
     folder: Path | None,
     force: bool,
+    only: str | None,
     no_history: bool,
     fmt: str | None,
     **fleet: str | int | float,
@@ -181,6 +191,8 @@ def netcheck(
         options = check_options(
             probe, step_timeout_s, duration_s, streams, sizes_bytes, both_ways, compute
         )
+        if only is not None:
+            return _retest(fleet, only, probe, options, thresholds, no_history, fmt)
         result = measure(fleet, mode, topology, probe, options, thresholds)
     report = _report(result, thresholds, started)
     if bundle is None and not no_history:
@@ -189,6 +201,21 @@ def netcheck(
         for path in save_all(folder, result, report):
             say_progress(f"wrote {path}")
     return finish(report, fmt, None, force)
+
+
+def _retest(
+    fleet: Mapping[str, str | int | float],
+    only: str,
+    probe: str,
+    options: CheckOptions,
+    thresholds: Thresholds,
+    no_history: bool,
+    fmt: str | None,
+) -> int:
+    from relkit.commands.shared.retest import retest
+
+    report = retest(fleet, only, probe, options, thresholds, keeps=not no_history)
+    return finish(report, fmt, None, force=False)
 
 
 def _report(result: CheckResult, thresholds: Thresholds, started: float) -> Report:

@@ -22,6 +22,7 @@ from relkit.netcheck.measure.loaded_schedule import by_switch
 from relkit.netcheck.measure.options import CheckOptions, for_probe
 from relkit.netcheck.measure.probes.names import AUTO
 from relkit.netcheck.model import Thresholds
+from relkit.netcheck.report.retest import with_partners
 from relkit.output import as_json, write_atomic
 
 _GRAPH_S = 20.0
@@ -79,9 +80,18 @@ def measure(
     probe: str,
     options: CheckOptions,
     thresholds: Thresholds,
+    *,
+    only: str = "",
 ) -> CheckResult:
-    """Run the check that the options describe, with a progress bar on a terminal."""
+    """Run the check that the options describe, with a progress bar on a terminal.
+
+    Args:
+        fleet, mode, topology, probe, options, thresholds: of the command.
+        only: leave out all nodes but this one and a few partners; "" for none.
+    """
     nodes = nodes_of(fleet)
+    if only:
+        nodes = _with_partners(nodes, only)
     if fleet["via"] == "local":
         # Agents on this machine need no address of their own.
         nodes = tuple(replace(node, address=node.address or "127.0.0.1") for node in nodes)
@@ -102,6 +112,15 @@ def measure(
             groups=groups,
             progress=bar.show,
         )
+
+
+def _with_partners(nodes: Sequence[NodeSpec], only: str) -> tuple[NodeSpec, ...]:
+    names = [node.name for node in nodes]
+    if only not in names:
+        raise UsageProblem(
+            f"{only} is none of the nodes", next_step="Name it with others in --nodes."
+        )
+    return with_partners(names, only, nodes)
 
 
 def kept_in_history(report: Report, nodes: Sequence[str]) -> Report:
