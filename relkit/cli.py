@@ -89,7 +89,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "slurm": (
         "relkit.commands.slurm:slurm",
-        "Make job scripts for Slurm that save before their time is over, and resume.",
+        "Make job scripts for Slurm that save before their time is over; check its nodes.",
     ),
     "stacks": (
         "relkit.commands.stacks:stacks",
