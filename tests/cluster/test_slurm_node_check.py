@@ -72,11 +72,13 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
+    """With a health check every two seconds, or as often as the test says."""
     relkit, folder = tmp_path / "relkit", tmp_path / "slurm"
+    every_s = getattr(request, "param", 2)
     more = [
         f"Prolog={tmp_path}/node-check", f"Epilog={tmp_path}/node-check",
-        f"HealthCheckProgram={tmp_path}/node-check", "HealthCheckInterval=2",
+        f"HealthCheckProgram={tmp_path}/node-check", f"HealthCheckInterval={every_s}",
         "HealthCheckNodeState=ANY", "PrologFlags=Alloc",
     ]  # fmt: skip
     text = SCRIPT.read_text().replace("/usr/local/bin/relkit", str(relkit))
@@ -127,3 +129,11 @@ def test_a_node_is_drained_for_its_own_faults_only_and_resumed_by_the_same_check
     eventually(lambda: site.state_of(job) == "COMPLETED", lambda: site.slurm.logs(), 60, poll_s=0.2)
     assert site.node("h2")[1] == "bad fan"
     assert "DRAIN" in site.node("h2")[0]
+
+
+@pytest.mark.parametrize("site", [0], indirect=True)
+def test_a_job_that_meets_a_broken_node_goes_back_to_the_queue(site: Site) -> None:
+    site.finds("h1", "linkcheck", "RK-LNK-002")
+    job = site.job("h1", "true")
+    assert site.until("h1", True) == "relkit RK-LNK-002: node_problem a link is slow"
+    eventually(lambda: site.state_of(job) == "PENDING", site.slurm.logs, 60, poll_s=0.2)
