@@ -13,10 +13,13 @@ from relkit.commands.shared.fleet_options import fleet_options
 from relkit.commands.shared.options import FiniteRange, finish
 from relkit.findings import Report
 from relkit.log_lines import say_progress
-from relkit.netcheck.measure.probes.names import PROBES
+from relkit.netcheck.measure.probes.names import AUTO, PROBES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from relkit.netcheck.check_result import CheckResult
+    from relkit.netcheck.measure.options import CheckOptions
     from relkit.netcheck.model import Thresholds
 
 
@@ -37,10 +40,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--probe",
-    type=click.Choice(PROBES),
-    default="tcp",
+    type=click.Choice([AUTO, *PROBES]),
+    default=AUTO,
     show_default=True,
-    help="What carries the test traffic.",
+    help="What carries the test traffic; auto: the first of nccl, hccl and ib that all nodes can "
+    "run, else tcp.",
 )
 @click.option(
     "--duration",
@@ -113,6 +117,12 @@ if TYPE_CHECKING:
 )
 @click.option("--force", "-f", is_flag=True, help="Replace the files of an existing bundle.")
 @click.option(
+    "--only",
+    metavar="NODE",
+    help="Test this node alone, with up to five others of --nodes: after a repair, before relkit "
+    "nodes undrain.",
+)
+@click.option(
     "--no-history",
     is_flag=True,
     help="Do not keep the result in the history of this host (relkit history), and do not say "
@@ -136,6 +146,7 @@ def netcheck(
     bundle: Path | None,
     folder: Path | None,
     force: bool,
+    only: str | None,
     no_history: bool,
     fmt: str | None,
     **fleet: str | int | float,
@@ -180,6 +191,8 @@ def netcheck(
         options = check_options(
             probe, step_timeout_s, duration_s, streams, sizes_bytes, both_ways, compute
         )
+        if only is not None:
+            return _retest(fleet, only, probe, options, thresholds, no_history, fmt)
         result = measure(fleet, mode, topology, probe, options, thresholds)
     report = _report(result, thresholds, started)
     if bundle is None and not no_history:
@@ -188,6 +201,21 @@ def netcheck(
         for path in save_all(folder, result, report):
             say_progress(f"wrote {path}")
     return finish(report, fmt, None, force)
+
+
+def _retest(
+    fleet: Mapping[str, str | int | float],
+    only: str,
+    probe: str,
+    options: CheckOptions,
+    thresholds: Thresholds,
+    no_history: bool,
+    fmt: str | None,
+) -> int:
+    from relkit.commands.shared.retest import retest
+
+    report = retest(fleet, only, probe, options, thresholds, keeps=not no_history)
+    return finish(report, fmt, None, force=False)
 
 
 def _report(result: CheckResult, thresholds: Thresholds, started: float) -> Report:

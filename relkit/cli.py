@@ -71,6 +71,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "relkit.commands.netcheck:netcheck",
         "Find the nodes, links and uplinks of a fleet that are dead or slow.",
     ),
+    "nodes": (
+        "relkit.commands.nodes:nodes",
+        "Drain nodes with a finding as the reason, and put them back once they pass its test.",
+    ),
     "page": (
         "relkit.commands.page:page",
         "Make one page of a job: what happened, hang, stragglers, network, checkpoints, restarts.",
@@ -85,7 +89,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "slurm": (
         "relkit.commands.slurm:slurm",
-        "Make job scripts for Slurm that save before their time is over, and resume.",
+        "Make job scripts for Slurm that save before their time is over; check its nodes.",
     ),
     "stacks": (
         "relkit.commands.stacks:stacks",

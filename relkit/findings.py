@@ -40,6 +40,7 @@ DOCS_PAGES = {
     "JOB": "job",
     "LNK": "linkcheck",
     "NET": "netcheck",
+    "NODE": "nodes",
     "STK": "stacks",
     "STRAG": "straggler",
     "TL": "timeline",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from relkit.netcheck.measure.schedule import Schedule
 from relkit.netcheck.model import Edge, Failure, Link, NetVerdict, Thresholds
 from relkit.netcheck.solve.judge import solve
+from relkit.netcheck.solve.load_tests import clear_of, load_verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class SimulatedFleet:
         node_ways, link_ways, group_ways: the faults.
         healthy_gbps: what a healthy edge reaches before noise.
         noise: sigma, relative. lognormal: exp(sigma z) instead of 1 + sigma z.
+        uplink_pairs: switch -> how many pairs its uplink carries at full speed, each way; more at
+            once share it. Switches that are not named carry all of theirs.
         transient_rate: chance that something else slows one directed measurement; it then reaches
             a share of what it would, uniform from `transient_min_share` to 1.
     """
@@ -60,6 +63,7 @@ class SimulatedFleet:
     lognormal: bool = False
     transient_rate: float = 0.0
     transient_min_share: float = 0.3
+    uplink_pairs: Mapping[str, float] = field(default_factory=dict)
 
     def capacity(self, source: str, target: str) -> float:
         """Share of the healthy bandwidth that can go from source to target, without noise."""
@@ -80,11 +84,33 @@ class SimulatedFleet:
             )
         return least
 
+    def _left(self, way: tuple[str, str], phase: Sequence[tuple[str, str]]) -> float:
+        """The share of one pair's speed that uplinks leave it, among all that send now."""
+        groups = self.groups
+        ends = [groups.get(node, "") for node in way]
+        if ends[0] == ends[1]:
+            return 1.0
+        crossing = [
+            (groups.get(one, ""), groups.get(other, ""))
+            for one, other in phase
+            if groups.get(one) != groups.get(other)
+        ]
+        left = 1.0
+        for side, switch in enumerate(ends):
+            if switch in self.uplink_pairs:
+                users = sum(pair[side] == switch for pair in crossing)
+                left = min(left, self.uplink_pairs[switch] / max(users, 1))
+        return left
+
     def measure(
         self, pairs: Iterable[tuple[str, str]], number: int, rng: np.random.Generator
     ) -> list[Edge]:
         """Both directions of each pair, as one round of probes would report them."""
+        pairs = list(pairs)
         ways = [way for one, other in pairs for way in ((one, other), (other, one))]
+        # All connecting ends send first, then all others.
+        phases = [[(one, other) for one, other in pairs], [(other, one) for one, other in pairs]]
+        crowded = {way: self._left(way, phase) for phase in phases for way in phase}
         drawn = rng.standard_normal(len(ways)) * self.noise
         factors = np.exp(drawn) if self.lognormal else np.maximum(1.0 + drawn, 0.01)
         if self.transient_rate > 0.0:
@@ -94,7 +120,7 @@ class SimulatedFleet:
             )
         edges = []
         for (source, target), factor in zip(ways, factors.tolist(), strict=True):
-            share = self.capacity(source, target)
+            share = min(self.capacity(source, target), crowded[source, target])
             if share <= 0.0:
                 edge = Edge(source, target, number, "sim", failure=Failure.NO_ANSWER)
             else:
@@ -134,7 +160,13 @@ def run(
     rounds: list[Sequence[tuple[str, str]]] = []
     edges: list[Edge] = []
     while pairs := schedule.next_round(edges):
-        edges += fleet.measure(pairs, len(rounds), rng)
+        measured = fleet.measure(pairs, len(rounds), rng)
+        edges += [replace(edge, under_load=schedule.under_load) for edge in measured]
         rounds.append(pairs)
-    verdict = solve(edges, fleet.nodes, thresholds, groups)
+    plain = [edge for edge in edges if not edge.under_load]
+    loaded = [edge for edge in edges if edge.under_load]
+    slow = (thresholds or Thresholds()).slow_fraction
+    load = load_verdict(plain, loaded, groups or {}, slow)
+    verdict = solve(clear_of(plain, load, groups or {}), fleet.nodes, thresholds, groups)
+    verdict = replace(verdict, load=load, rounds=len(rounds))
     return SimulatedRun(tuple(tuple(pairs) for pairs in rounds), tuple(edges), verdict)

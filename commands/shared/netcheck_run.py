@@ -18,13 +18,14 @@ from relkit.log_lines import say
 from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.measure import bundle, schedule
 from relkit.netcheck.measure.controller import run_check
-from relkit.netcheck.measure.options import CheckOptions
+from relkit.netcheck.measure.loaded_schedule import by_switch
+from relkit.netcheck.measure.options import CheckOptions, for_probe
+from relkit.netcheck.measure.probes.names import AUTO
 from relkit.netcheck.model import Thresholds
+from relkit.netcheck.report.retest import with_partners
 from relkit.output import as_json, write_atomic
 
 _GRAPH_S = 20.0
-# What a probe needs to begin and to end: torch's have to start first.
-_TCP_START_S, _TORCH_START_S = 3.0, 60.0
 
 _SIZE = re.compile(r"(\d{1,12})(?:([KM])(?:i?B)?|B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
@@ -59,19 +60,17 @@ def check_options(
         duration_s: of one measurement of bandwidth, s.
         streams, sizes_bytes, both_ways: as in CheckOptions; compute: score each node's devices.
     """
-    # A probe measures up to three times: each way, then both. Of several sizes each has
-    # connections and round trips of its own.
-    start_s = _TCP_START_S if probe == "tcp" else _TORCH_START_S
-    pair_s = 3 * duration_s + start_s + 2 * (len(sizes_bytes) - 1)
-    return CheckOptions(
+    options = CheckOptions(
         start_s=step_timeout_s,
-        timeout_s=max(step_timeout_s, pair_s),
+        timeout_s=step_timeout_s,
         duration_s=duration_s,
         streams=streams,
         sizes_bytes=sizes_bytes,
         both_ways=both_ways,
         compute_rounds=int(compute),
     )
+    # Which probe it will be is known once the nodes have answered.
+    return options if probe == AUTO else for_probe(options, probe)
 
 
 def measure(
@@ -81,9 +80,18 @@ def measure(
     probe: str,
     options: CheckOptions,
     thresholds: Thresholds,
+    *,
+    only: str = "",
 ) -> CheckResult:
-    """Run the check that the options describe, with a progress bar on a terminal."""
+    """Run the check that the options describe, with a progress bar on a terminal.
+
+    Args:
+        fleet, mode, topology, probe, options, thresholds: of the command.
+        only: leave out all nodes but this one and a few partners; "" for none.
+    """
     nodes = nodes_of(fleet)
+    if only:
+        nodes = _with_partners(nodes, only)
     if fleet["via"] == "local":
         # Agents on this machine need no address of their own.
         nodes = tuple(replace(node, address=node.address or "127.0.0.1") for node in nodes)
@@ -104,6 +112,15 @@ def measure(
             groups=groups,
             progress=bar.show,
         )
+
+
+def _with_partners(nodes: Sequence[NodeSpec], only: str) -> tuple[NodeSpec, ...]:
+    names = [node.name for node in nodes]
+    if only not in names:
+        raise UsageProblem(
+            f"{only} is none of the nodes", next_step="Name it with others in --nodes."
+        )
+    return with_partners(names, only, nodes)
 
 
 def kept_in_history(report: Report, nodes: Sequence[str]) -> Report:
@@ -156,7 +173,7 @@ def _plan(
     if mode == "full":
         return partial(schedule.full, thresholds=thresholds)
     if mode == "groups":
-        return lambda nodes: schedule.groups(nodes, groups, thresholds=thresholds)
+        return lambda nodes: by_switch(nodes, groups, thresholds=thresholds)
     return partial(schedule.quick, thresholds=thresholds)
 
 
@@ -212,7 +229,7 @@ class _Bar:
 
 
 def message_sizes(text: str | None, probe: str) -> tuple[int, ...]:
-    """Bytes, smallest first, each once; the probe's own default where there is no text.
+    """Bytes, smallest first, each once; none where there is no text: the probe has its own.
 
     Args:
         text: sizes of 1 to 256M, K and M being powers of 1024; probe: as in --probe.
@@ -221,8 +238,7 @@ def message_sizes(text: str | None, probe: str) -> tuple[int, ...]:
         UsageProblem: not such a list, or more sizes than the probe measures.
     """
     if text is None:
-        # Collectives reach their speed with large messages only.
-        return (1 << 20,) if probe == "tcp" else (16 << 20,)
+        return ()
     sizes = sorted({_size(word.strip()) for word in text.split(",")})
     if len(sizes) > _MAX_SIZES:
         raise UsageProblem(

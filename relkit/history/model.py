@@ -15,6 +15,10 @@ class What(str, Enum):
     VERDICT = "verdict"
     SAVE = "save"
     NETCHECK = "netcheck"
+    DRAIN = "drain"
+    UNDRAIN = "undrain"
+    UNDO = "undo"
+    RETEST = "retest"
     END = "end"
 
     def __str__(self) -> str:

@@ -17,7 +17,8 @@ class CheckResult:
         nodes: all names, in the order in which the user gave them.
         facts: one entry per node, in the same order; a node that never answered has `answered`
             unset.
-        edges: all measurements of all rounds.
+        edges: all measurements of all rounds but those under load.
+        load_edges: those made while all pairs of two switches were measured at once, on purpose.
         lost: nodes whose agent was lost during the check, and how.
         groups: node -> switch; empty if no topology was given.
         duplicate_hosts: groups of names that turned out to be one and the same machine.
@@ -42,6 +43,7 @@ class CheckResult:
     one_host: bool = False
     scores: tuple[DeviceScore, ...] = ()
     score_errors: Mapping[str, str] = field(default_factory=dict)
+    load_edges: tuple[Edge, ...] = ()
 
 
 def is_down(facts: NodeFacts) -> bool:

@@ -72,6 +72,9 @@ class Edge:
         failure: why there is no result; detail: the raw error.
         accused: the node that the failure itself points at (an agent that never answered), or "".
         by_size: statistics of each size, smallest first, if several were asked for; else empty.
+        under_load: all pairs of two switches were measured at once, on purpose, or one of them
+            alone to compare with.
+        fabric: what carried the data, where the probe says so: NCCL's "IB" or "Socket"; else "".
     """
 
     source: str
@@ -87,11 +90,34 @@ class Edge:
     detail: str = ""
     accused: str = ""
     by_size: tuple[SizeStatistics, ...] = ()
+    under_load: bool = False
+    fabric: str = ""
 
     @property
     def link(self) -> Link:
         """The undirected pair."""
         return Link.between(self.source, self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A network port of a node that is up.
+
+    Args:
+        name: of the device: "eth0", "mlx5_0".
+        kind: "ethernet", "infiniband", "roce", "efa", or "ipoib" (IP over InfiniBand).
+        speed_mbps: of the line, as the kernel says it.
+        mtu: bytes; 0 where the kind has none.
+        interface: the network interface that belongs to it, or "".
+        network: the IP network that the interface is in, as "10.8.0.0/16"; "" without an address.
+    """
+
+    name: str
+    kind: str
+    speed_mbps: int
+    mtu: int = 0
+    interface: str = ""
+    network: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +134,9 @@ class NodeFacts:
         clock_skew_s: node clock minus controller clock.
         unauthenticated_connections: connections to probe listeners from peers that did not know
             the run's secret.
+        ports: that are up, without virtual ones.
+        unable: why which probe cannot run, see relkit.netcheck.measure.probes.choice.
+        settings: variables that choose a job's transport, as "NCCL_IB_DISABLE=1".
     """
 
     name: str
@@ -124,6 +153,9 @@ class NodeFacts:
     memory_gbps: float = 0.0
     clock_skew_s: float = 0.0
     unauthenticated_connections: int = 0
+    ports: tuple[Port, ...] = ()
+    unable: str = ""
+    settings: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +219,50 @@ class Interference:
 
 
 @dataclass(frozen=True, slots=True)
+class NarrowUplink:
+    """An uplink that is slow when many pairs use it at once.
+
+    Args:
+        switch: its name; nodes: all behind it.
+        way: "out" for what they send to others, "in" for what they receive.
+        pairs: how many used it at once; share: of a pair's normal speed that each of them reached.
+        alone_share: the share that one pair alone reached; None if that was not measured.
+        is_only_together: one pair alone is at full speed, so that no single pair shows the fault.
+        rounds: in how many rounds it was slow with partners that are not.
+    """
+
+    switch: str
+    way: str
+    nodes: tuple[str, ...]
+    pairs: int
+    share: float
+    alone_share: float | None
+    is_only_together: bool
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadVerdict:
+    """What loading uplinks on purpose has shown.
+
+    Args:
+        narrow: uplinks that are slow under load.
+        doubtful: switches of which at least one is slow, and it is not known which.
+        tested, switches: how many uplinks were loaded, of how many.
+        rounds: that were used for it.
+        share: of a pair's normal speed that pairs reached under load, the median: below 1 the
+            network between the switches is oversubscribed.
+    """
+
+    narrow: tuple[NarrowUplink, ...] = ()
+    doubtful: tuple[str, ...] = ()
+    tested: int = 0
+    switches: int = 0
+    rounds: int = 0
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class NetVerdict:
     """What is at fault, what is inconclusive, and what was never measured.
 
@@ -196,6 +272,7 @@ class NetVerdict:
         tested_links, possible_links: coverage; a pair that was never tested is not healthy.
         rounds: rounds used.
         interference: set if transient slowdowns were frequent enough to hide a fault.
+        load: what uplinks carry when they are loaded on purpose; None if they were not.
     """
 
     diagnoses: tuple[Diagnosis, ...] = ()
@@ -204,3 +281,4 @@ class NetVerdict:
     possible_links: int = 0
     rounds: int = 0
     interference: Interference | None = None
+    load: LoadVerdict | None = None

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from relkit.netcheck.model import Edge, Failure, NodeFacts, SizeStatistics
+from relkit.netcheck.model import Edge, Failure, NodeFacts, Port, SizeStatistics
 
 _TEXT_LIMIT = 1000
 _MAX_SIZES = 64
+_MAX_PORTS = 64
 _MAX_ROUND = 1_000_000
 
 
@@ -80,9 +81,21 @@ def read_failure(raw: object) -> Failure:
     return Failure.PROBE_ERROR
 
 
+def read_ports(raw: object) -> tuple[Port, ...]:
+    """The ports of facts about a node, as plain JSON; what is none is left out."""
+    plain = raw.get("ports") if isinstance(raw, Mapping) else None
+    rows = plain[:_MAX_PORTS] if isinstance(plain, list | tuple) else ()
+    known = [fitting_fields(Port, row) for row in rows]
+    return tuple(
+        Port(**row)
+        for row in known
+        if {"name", "kind", "speed_mbps"} <= row.keys() and row["speed_mbps"] > 0
+    )
+
+
 def read_facts(raw: object) -> NodeFacts | None:
     """Facts about a node, or None if there is no name."""
-    known = fitting_fields(NodeFacts, raw)
+    known = {**fitting_fields(NodeFacts, raw), "ports": read_ports(raw)}
     return NodeFacts(**known) if known.get("name") else None
 
 

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.cluster.hosts import Hosts
@@ -27,10 +27,14 @@ class Slurm:
         folder: private to the test.
         hosts: where the daemons run.
         named: each host has a name of its own, which all know; else they share this machine's.
+        more: further lines of slurm.conf.
     """
 
-    def __init__(self, folder: Path, hosts: Hosts, *, named: bool = False) -> None:
+    def __init__(
+        self, folder: Path, hosts: Hosts, *, named: bool = False, more: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
+        self._more = "\n".join(more)
         self.hosts = hosts
         self._named = named
         self._daemons: list[tuple[str, subprocess.Popen[bytes]]] = []
@@ -147,6 +151,7 @@ SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
 SchedulerParameters=sched_min_interval=50000
+{self._more}
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
 """,
@@ -223,9 +228,11 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=
 
 
 @contextlib.contextmanager
-def a_slurm(folder: Path, hosts: Hosts, *, named: bool = False) -> Iterator[Slurm]:
+def a_slurm(
+    folder: Path, hosts: Hosts, *, named: bool = False, more: Sequence[str] = ()
+) -> Iterator[Slurm]:
     """A Slurm for the time of a with block."""
-    slurm = Slurm(folder, hosts, named=named)
+    slurm = Slurm(folder, hosts, named=named, more=more)
     try:
         yield slurm
     finally:

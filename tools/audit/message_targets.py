@@ -118,6 +118,7 @@ class _OneRound:
         return () if edges else (("a", "b"),)
 
     max_rounds = 1
+    under_load = False
 
 
 def _replies(_: Path) -> list[bytes]:

@@ -53,7 +53,8 @@ def save(folder: Path, result: CheckResult) -> list[Path]:
         "score_errors": dict(result.score_errors),
     }
     write_atomic(folder / FACTS, _lines(plain_facts(facts) for facts in result.facts))
-    write_atomic(folder / EDGES, _lines(plain_edge(edge) for edge in result.edges))
+    edges = (*result.edges, *result.load_edges)
+    write_atomic(folder / EDGES, _lines(plain_edge(edge) for edge in edges))
     # Last: if the head is there, the other two files are complete.
     text = json.dumps(head, indent=1, ensure_ascii=False)
     write_atomic(folder / HEAD, printable_json(text) + "\n")
@@ -72,10 +73,12 @@ def load(folder: Path) -> CheckResult:
     if len(set(names)) != len(names) or set(facts) != set(names):
         raise BadBundle(f"{folder}: {FACTS} and {HEAD} do not name the same nodes")
     rounds = head.get("rounds")
+    edges = _read_all_edges(folder, facts)
     return CheckResult(
         nodes=names,
         facts=tuple(facts[name] for name in names),
-        edges=_read_all_edges(folder, facts),
+        edges=tuple(edge for edge in edges if not edge.under_load),
+        load_edges=tuple(edge for edge in edges if edge.under_load),
         lost={node: why for node, why in _texts(head.get("lost")).items() if node in facts},
         groups={node: to for node, to in _texts(head.get("groups")).items() if node in facts},
         duplicate_hosts=tuple(

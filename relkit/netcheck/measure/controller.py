@@ -13,11 +13,14 @@ from relkit.netcheck.check_result import CheckResult
 from relkit.netcheck.device_score import DeviceScore
 from relkit.netcheck.measure.device_rates import MAX_RATES_S, ask_rates
 from relkit.netcheck.measure.device_scores import DeviceScores, with_cpu_scores
-from relkit.netcheck.measure.options import GRACE_S, CheckOptions
+from relkit.netcheck.measure.fabric import own_settings
+from relkit.netcheck.measure.options import GRACE_S, CheckOptions, for_probe
+from relkit.netcheck.measure.probes.choice import choose
+from relkit.netcheck.measure.probes.names import AUTO
 from relkit.netcheck.measure.round_runner import RoundRunner
 from relkit.netcheck.measure.schedule import Schedule
 from relkit.netcheck.model import NodeFacts
-from relkit.netcheck.record import fitting_fields
+from relkit.netcheck.record import fitting_fields, read_ports
 
 Progress = Callable[[int, int, str], None]
 """Called with rounds done, the upper limit of rounds (0: not known yet), and the current step."""
@@ -42,12 +45,14 @@ def run_check(
         channel: not started yet.
         nodes: the nodes to check.
         plan: makes the schedule from the names of the nodes that answered.
-        options, probe, mode, groups: see CheckOptions and CheckResult.
+        options, mode, groups: see CheckOptions and CheckResult.
+        probe: its name, or "auto": the best that all nodes can run.
         progress: called before each step.
     """
     options = options or CheckOptions()
     show: Progress = progress or (lambda _done, _limit, _step: None)
     names = tuple(node.name for node in nodes)
+    remark = ""
     try:
         show(0, 0, "starting agents")
         answers = channel.start(nodes, options.start_s)
@@ -57,6 +62,11 @@ def run_check(
         one_host = channel.name == "local" or _is_one_host(answers)
         scores = _score(rpc, one_host, options, show)
         facts = with_cpu_scores(facts, scores.all)
+        if probe == AUTO:
+            probe, remark = choose(
+                [item for item in facts if item.name in rpc.live], len(options.sizes_bytes)
+            )
+            options = for_probe(options, probe)
         rates, rate_errors = _rates(rpc, answers, options, show)
         rounds = RoundRunner(rpc, {node.name: node.target for node in nodes}, facts, probe, options)
         _run_rounds(rounds, plan([name for name in names if name in rpc.live]), show)
@@ -66,13 +76,15 @@ def run_check(
     return CheckResult(
         nodes=names,
         facts=tuple(replace(f, unauthenticated_connections=counts[f.name]) for f in facts),
-        edges=tuple(rounds.edges),
+        edges=tuple(edge for edge in rounds.edges if not edge.under_load),
+        load_edges=tuple(edge for edge in rounds.edges if edge.under_load),
         lost=dict(rpc.lost),
         groups=dict(groups or {}),
         duplicate_hosts=() if one_host else same_machine(answers),
         one_host=one_host,
         mode=mode,
         probe=probe,
+        notes=(remark,) if remark else (),
         rounds=rounds.done,
         scores=scores.all + rates,
         score_errors={**rate_errors, **scores.errors},
@@ -101,7 +113,7 @@ def _run_rounds(rounds: RoundRunner, schedule: Schedule, show: Progress) -> None
     while pairs := schedule.next_round(rounds.edges):
         step = f"round {rounds.done + 1}: {len(pairs)} pairs"
         show(rounds.done, schedule.max_rounds, step)
-        rounds.run(pairs)
+        rounds.run(pairs, under_load=schedule.under_load)
     show(rounds.done, rounds.done, "done")
 
 
@@ -124,7 +136,7 @@ def ask_facts(
     targets = [node.target for node in nodes]
     replies = rpc.ask(
         "facts",
-        {},
+        {"settings": own_settings()},
         {
             node.name: {"peers": _some_peers(targets, number)}
             for number, node in enumerate(nodes)
@@ -138,7 +150,8 @@ def ask_facts(
 
 def _facts(node: NodeSpec, answer: Answer, replies: Sequence[Message]) -> NodeFacts:
     reply = next((message for message in replies if message.get("op") == "facts"), {})
-    known = fitting_fields(NodeFacts, reply.get("facts"))
+    plain = reply.get("facts")
+    known = {**fitting_fields(NodeFacts, plain), "ports": read_ports(plain)}
     return NodeFacts(
         **{
             "hostname": str(answer.hello.get("hostname", "")),

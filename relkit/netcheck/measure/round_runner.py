@@ -44,8 +44,14 @@ class RoundRunner:
         self.edges: list[Edge] = []
         self.unauthenticated = {f.name: f.unauthenticated_connections for f in facts}
 
-    def run(self, pairs: Sequence[Pair]) -> None:
-        """One round: one node of each pair listens, the other connects, measures and reports."""
+    def run(self, pairs: Sequence[Pair], *, under_load: bool = False) -> None:
+        """One round: one node of each pair listens, the other connects, measures and reports.
+
+        Args:
+            pairs: disjoint.
+            under_load: see Edge.
+        """
+        begun = len(self.edges)
         common = {
             "round": self.done,
             "secret": secrets.token_hex(16),
@@ -54,6 +60,8 @@ class RoundRunner:
         listening = self._listen(pairs, common)
         self._probe(listening, common)
         self._end([node for _, node, _ in listening if node in self._rpc.live], common)
+        if under_load:
+            self.edges[begun:] = [replace(edge, under_load=True) for edge in self.edges[begun:]]
         self.done += 1
 
     def _listen(

@@ -27,6 +27,8 @@ class Schedule(Protocol):
     """Chooses the next pairs, given what has been measured so far."""
 
     max_rounds: int
+    under_load: bool
+    """The pairs of the round that was chosen last load uplinks together, see Edge.under_load."""
 
     def next_round(self, edges: Sequence[Edge]) -> Pairs:
         """Disjoint pairs, all to be measured at once; none if nothing is left to do.
@@ -68,6 +70,7 @@ class _Rounds:
         if len(set(names)) != len(names):
             raise ValueError("a node is named twice")
         self.max_rounds = max_rounds
+        self.under_load = False
         self._names = tuple(names)
         self._fixed = fixed
         self._spare = spare

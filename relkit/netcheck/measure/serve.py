@@ -15,7 +15,9 @@ from relkit.fleet.agent import Handler, Request
 from relkit.net.interface import NoRoute, Route, UnknownHost, resolve, route_to
 from relkit.net.listener import Listener
 from relkit.net.operator_secret import derive
+from relkit.netcheck.measure.fabric import SysfsFabric, job_settings
 from relkit.netcheck.measure.probes.base import Plan, Probe, ProbeFailed
+from relkit.netcheck.measure.probes.choice import unable, write_unable
 from relkit.netcheck.measure.probes.compute import measure_compute
 from relkit.netcheck.measure.probes.rates import measure_rates
 from relkit.netcheck.measure.probes.registry import open_probe
@@ -145,7 +147,7 @@ def _answer_facts(listeners: _Listeners, request: Request) -> Iterator[Mapping[s
     missing = open_probe(str(request.fields.get("probe", "tcp"))).missing()
     yield {
         "op": "facts",
-        **_facts(request.node, peers, listeners.unauthenticated),
+        **_facts(request.node, peers, listeners.unauthenticated, request.fields.get("settings")),
         "missing": missing,
     }
 
@@ -212,7 +214,9 @@ def _edge_message(edge: Edge, side: str, extra: Mapping[str, Any]) -> dict[str, 
     return {"op": "edge", "round": edge.round, "side": side, "edge": plain, **extra}
 
 
-def _facts(node: str, peers: Sequence[str], unauthenticated: int) -> dict[str, Any]:
+def _facts(
+    node: str, peers: Sequence[str], unauthenticated: int, settings: object
+) -> dict[str, Any]:
     """NodeFacts of the route that leads to most peers, and all routes."""
     routes: dict[str, Route] = {}
     unreached: dict[str, str] = {}
@@ -226,6 +230,7 @@ def _facts(node: str, peers: Sequence[str], unauthenticated: int) -> dict[str, A
         (way for way in routes.values() if usual and (way.interface, way.address) == usual[0][0]),
         Route("", ""),
     )
+    ports = SysfsFabric().ports()
     facts = NodeFacts(
         name=node,
         hostname=socket.gethostname(),
@@ -236,6 +241,9 @@ def _facts(node: str, peers: Sequence[str], unauthenticated: int) -> dict[str, A
         speed_mbps=main.speed_mbps,
         duplex=main.duplex,
         unauthenticated_connections=unauthenticated,
+        ports=ports,
+        unable=write_unable(unable(ports)),
+        settings=job_settings(settings if isinstance(settings, Mapping) else {}),
     )
     plain = {
         peer: {

@@ -11,6 +11,8 @@ from relkit.findings import Evidence, Finding, Report, Status
 from relkit.hosts import fold
 from relkit.netcheck.check_result import CheckResult, could_not_run, is_down
 from relkit.netcheck.model import Diagnosis, Link, NetVerdict, Thresholds
+from relkit.netcheck.report.fabric_findings import fabric_facts, fabric_findings, fabric_of
+from relkit.netcheck.report.load_findings import load_facts, load_findings
 from relkit.netcheck.report.node_findings import node_findings
 from relkit.netcheck.report.size_findings import size_facts, size_findings
 from relkit.netcheck.report.statistics import (
@@ -59,12 +61,14 @@ def net_report(
     """
     statistics = by_node(result.nodes, result.edges)
     findings = [_diagnosed(item, result, statistics, thresholds) for item in verdict.diagnoses]
+    findings += load_findings(result, verdict)
     findings += _inconclusive(verdict)
     findings += _unanswered(result)
     findings += _not_run(result)
     findings += node_findings(result)
     findings += transient_slowdown_finding(verdict)
     findings += size_findings(result)
+    findings += fabric_findings(result)
     findings.append(_coverage(result, verdict))
     # Nodes of one machine are not compared: nothing is known of how they compare.
     is_good = not any(f.status in (Status.FAIL, Status.UNKNOWN) for f in findings)
@@ -255,7 +259,7 @@ def _coverage(result: CheckResult, verdict: NetVerdict) -> Finding:
 def _healthy(result: CheckResult) -> Finding:
     usual = fleet_median(result.edges)
     evidence = () if usual is None else (
-        Evidence("median bandwidth", round(usual, 4), "Gbit/s", how=f"{result.probe} probe"),
+        Evidence("median bandwidth", round(usual, 4), "Gbit/s", how=fabric_of(result)),
     )  # fmt: skip
     return Finding(
         "RK-NET-015",
@@ -288,6 +292,7 @@ def _facts(
         "edges": len(result.edges),
         "mode": result.mode,
         "probe": result.probe,
+        **fabric_facts(result),
         "median_gbps": None if usual is None else round(usual, 4),
         "thresholds": {
             "slow_fraction": thresholds.slow_fraction,
@@ -297,6 +302,7 @@ def _facts(
         },
         "interference": interference_facts(verdict.interference),
         **size_facts(result),
+        **load_facts(verdict.load),
         "nodes": _rows(result, statistics),
     }
 
@@ -308,7 +314,12 @@ def _verdict_facts(verdict: NetVerdict, result: CheckResult) -> dict[str, Any]:
     return {
         "nodes": list(dict.fromkeys(item.nodes[0] for item in by_kind["node"])),
         "links": [list(item.nodes) for item in by_kind["link"]],
-        "groups": [_switch(item, result) for item in by_kind["group"]],
+        "groups": list(
+            dict.fromkeys(
+                [_switch(item, result) for item in by_kind["group"]]
+                + [item.switch for item in (verdict.load.narrow if verdict.load else ())]
+            )
+        ),
     }
 
 

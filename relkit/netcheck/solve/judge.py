@@ -9,6 +9,7 @@ from relkit.netcheck.check_result import CheckResult, could_not_run, is_down
 from relkit.netcheck.model import Diagnosis, Edge, NetVerdict, Thresholds
 from relkit.netcheck.solve.analyse import Analysis, analyse
 from relkit.netcheck.solve.detection_limit import detection_limits
+from relkit.netcheck.solve.load_tests import clear_of, load_verdict
 from relkit.netcheck.solve.wording import (
     diagnosis,
     inconclusive_alternatives,
@@ -37,7 +38,8 @@ def judge(result: CheckResult, thresholds: Thresholds) -> NetVerdict:
     if result.one_host and not has_bounds(thresholds):
         # The loopback has no links: a slow pair there only waits for the processor.
         edges = [replace(edge, bandwidth_gbps=1.0) if not edge.failure else edge for edge in edges]
-    verdict = solve(edges, answered, thresholds, result.groups)
+    load = load_verdict(edges, result.load_edges, result.groups, thresholds.slow_fraction)
+    verdict = solve(clear_of(edges, load, result.groups), answered, thresholds, result.groups)
     diagnosed = {item.nodes[0] for item in verdict.diagnoses if item.kind == "node"}
     gone = [
         _dead(facts.name, f"its host could not be reached: {facts.detail}")
@@ -55,6 +57,7 @@ def judge(result: CheckResult, thresholds: Thresholds) -> NetVerdict:
         diagnoses=(*gone, *verdict.diagnoses),
         possible_links=count * (count - 1) // 2,
         rounds=result.rounds,
+        load=load,
     )
 
 

@@ -29,7 +29,7 @@ ALLOWED: Mapping[str, str] = {
         "relkit.linkcheck relkit.net relkit.netcheck relkit.netcheck.measure "
         "relkit.netcheck.measure.probes relkit.netcheck.report relkit.netcheck.solve "
         "relkit.stacks relkit.ttp relkit.why reports.hangs reports.networks relkit.history "
-        "relkit.job_page relkit.live_job reports.jobs"
+        "relkit.job_page relkit.live_job relkit.nodes reports.jobs"
     ),
     "commands.launch_parts": (
         "ground commands.shared relkit.accounting relkit.flash_checkpoint.on_disk "
@@ -46,6 +46,7 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.fleet relkit.hang relkit.hang_picture relkit.launch.hang "
         "relkit.launch.incidents relkit.launch.job relkit.launch.warm_standby "
         "relkit.netcheck relkit.netcheck.measure relkit.stacks reports reports.hangs "
+        "relkit.netcheck.measure.probes relkit.netcheck.report relkit.netcheck.solve relkit.nodes "
         "reports.networks relkit.history relkit.live_job"
     ),
     "commands.subcommands": (
@@ -54,7 +55,7 @@ ALLOWED: Mapping[str, str] = {
         "relkit.stacks.dump relkit.straggler relkit.straggler.preflight "
         "relkit.straggler.present relkit.straggler.score relkit.straggler.traces "
         "relkit.straggler.transport relkit.timeline reports reports.drawing "
-        "reports.straggler relkit.slurm"
+        "reports.straggler relkit.live_job relkit.nodes relkit.slurm"
     ),
     "entry": "ground relkit.flash_checkpoint.protection relkit.hook",
     "relkit.accounting": "ground",
@@ -165,7 +166,8 @@ ALLOWED: Mapping[str, str] = {
     ),
     "relkit.nccl_ras": "ground relkit.hook",
     "relkit.linkcheck": "ground",
-    "relkit.slurm": "ground",
+    "relkit.nodes": "ground relkit.fleet relkit.history",
+    "relkit.slurm": "ground relkit.history relkit.nodes",
     "relkit.net": "ground",
     "relkit.netcheck.measure": (
         "ground relkit.fleet relkit.net relkit.netcheck relkit.netcheck.measure.probes "

@@ -26,6 +26,7 @@ class Fixed:
 
     rounds: Sequence[tuple[tuple[str, str], ...]] = ROUNDS
     max_rounds: int = len(ROUNDS)
+    under_load: bool = False
     played: int = 0
     seen: list[int] = field(default_factory=list)
 

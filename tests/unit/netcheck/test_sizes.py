@@ -7,6 +7,7 @@ import pytest
 from relkit.commands.shared.netcheck_run import message_sizes
 from relkit.errors import UsageProblem
 from relkit.netcheck.check_result import CheckResult
+from relkit.netcheck.measure.options import CheckOptions, for_probe
 from relkit.netcheck.model import Edge, SizeStatistics
 from relkit.netcheck.report.size_findings import short_size, size_facts, size_findings
 
@@ -25,8 +26,10 @@ def test_sizes_are_sorted_and_each_counts_once(text: str, sizes: tuple[int, ...]
 
 
 def test_each_probe_has_its_default() -> None:
-    assert message_sizes(None, "tcp") == (1 << 20,)
-    assert message_sizes(None, "nccl") == message_sizes(None, "ib") == (16 << 20,)
+    assert message_sizes(None, "tcp") == ()
+    assert for_probe(CheckOptions(sizes_bytes=()), "tcp").sizes_bytes == (1 << 20,)
+    assert for_probe(CheckOptions(sizes_bytes=()), "nccl").sizes_bytes == (16 << 20,)
+    assert for_probe(CheckOptions(sizes_bytes=()), "ib").sizes_bytes == (16 << 20,)
     assert message_sizes("4M", "ib") == (4 << 20,)
 
 

@@ -8,10 +8,14 @@ busbw = algbw * 2 (n - 1) / n for an all-reduce, in GB/s.
 from __future__ import annotations
 
 import importlib
+import os
+import re
 import socket
+import tempfile
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relkit.netcheck.measure.probes.child import read_order, return_result
@@ -24,6 +28,8 @@ _WORLD = 2
 _WARM_UPS = 3
 _MAX_REPEATS = 1000
 _PINGS = 100
+_NETWORK = re.compile(r"Using network (\S+)")
+_MAX_LOG_BYTES = 1 << 22
 _DEVICES = {"gloo": "cpu", "nccl": "cuda", "hccl": "npu"}
 
 
@@ -149,6 +155,30 @@ def measure(order: dict[str, Any]) -> dict[str, Any]:
     return _measure_all(_Rank(rank, device), order)
 
 
+def measure_and_name(order: dict[str, Any]) -> dict[str, Any]:
+    """As measure; NCCL also says what carries its traffic: "fabric" is "IB", "Socket" or the like.
+
+    Args:
+        order: see measure.
+    """
+    if order["backend"] != "nccl":
+        return measure(order)
+    with tempfile.TemporaryDirectory(prefix="relkit-nccl-") as folder:
+        log = Path(folder) / "log"
+        os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET", NCCL_DEBUG_FILE=str(log))
+        return {**measure(order), "fabric": named_network(log)}
+
+
+def named_network(log: Path) -> str:
+    """The network that NCCL's log names; "" where it names none."""
+    try:
+        with log.open(encoding="utf-8", errors="replace") as stream:
+            found = _NETWORK.search(stream.read(_MAX_LOG_BYTES))
+    except OSError:
+        return ""
+    return found[1][:64] if found else ""
+
+
 def _measure_all(rank: _Rank, order: dict[str, Any]) -> dict[str, Any]:
     sizes = [int(size) for size in order["sizes"]]
     share_s = float(order["duration_s"]) / len(sizes)
@@ -177,7 +207,7 @@ def main() -> None:
     """Read the order, measure, return the result."""
     order = read_order()
     try:
-        result = measure(order)
+        result = measure_and_name(order)
     except (RuntimeError, OSError, ImportError, ValueError) as error:
         result = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
     return_result(result)

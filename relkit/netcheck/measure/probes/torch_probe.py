@@ -60,6 +60,7 @@ class TorchProbe:
         out = Edge(
             plan.node, plan.peer, plan.round, self.name, row["size_bytes"], row["out_gbps"],
             result["both_ways_gbps"], result["latency_p50_us"], result["latency_p99_us"],
+            fabric=str(result.get("fabric", "")),
         )  # fmt: skip
         back = replace(out, source=plan.peer, target=plan.node, bandwidth_gbps=row["in_gbps"])
         if len(plan.sizes) > 1:

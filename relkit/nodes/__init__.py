@@ -1,0 +1,1 @@
+"""Takes nodes out of a cluster, and puts them back: rules (pure), and engines that do it."""
