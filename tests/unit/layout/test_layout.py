@@ -224,7 +224,8 @@ ALLOWED: Mapping[str, str] = {
     ),
     "reports.jobs": (
         "ground relkit.accounting relkit.job_page relkit.live_job "
-        "relkit.straggler.present reports reports.hangs reports.straggler"
+        "relkit.straggler relkit.straggler.present reports reports.drawing reports.hangs "
+        "reports.straggler"
     ),
     "reports.networks": "ground relkit.netcheck reports reports.drawing",
     "reports.straggler": "ground relkit.straggler relkit.straggler.present reports reports.drawing",
