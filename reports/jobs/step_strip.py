@@ -222,7 +222,7 @@ def _axis(steps: _Steps, rows: Sequence[_Row], bottom: float) -> Iterator[str]:
     whole_s = float(steps.end_s[-1])
     words = f"{whole_s:.3g} s" if whole_s < 1000 else f"{whole_s:,.0f} s"
     x = GUTTER + PLOT + 17
-    yield f'<text x="{x:.0f}" y="{bottom + 18:.1f}">step; {words} in all</text>'
+    yield f'<text x="{x:.0f}" y="{bottom + 18:.1f}">step ({words})</text>'
 
 
 def _labels(rows: Sequence[_Row], accused: Sequence[int]) -> list[str]:

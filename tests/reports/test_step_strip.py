@@ -81,4 +81,4 @@ def test_a_step_in_which_clocks_went_back_is_as_long_as_its_ranks_were_busy() ->
     ends = history.step_unix_s.copy()
     ends[20:] -= 3600.0
     svg = drawn_of(replace(history, step_unix_s=ends))
-    assert re.search(r"step; 2\.\d+ s in all", svg)
+    assert re.search(r"step \(2\.\d+ s\)", svg)
