@@ -54,6 +54,9 @@ TOLD = (
                  "in the environment does as well."),
     _KEPT.option("--metrics-every", type=_EVERY_S, metavar="SECONDS",
                  default=10.0, show_default=True, help="How often metrics are made."),
+    _KEPT.option("--otlp-endpoint", metavar="URL",
+                 help="Push them to a collector of OpenTelemetry as well, by OTLP over HTTP, as "
+                 "http://127.0.0.1:4318. Needs: pip install 'relkit-cluster[otlp]'"),
     _KEPT.option("--no-metrics", is_flag=True, help="Make no metrics."),
     click.option("--trace-python", metavar="MODULE:FUNCTION,...",
                  help="Show calls of these functions in `relkit timeline` too; of a method, "
@@ -89,6 +92,7 @@ def _settings(ctx: click.Context) -> Callable[[Path], MetricsSettings] | None:
             asked["metrics_port"],
             asked["metrics_token_file"],
             asked["metrics_every"],
+            asked["otlp_endpoint"],
         )
     # Also where nothing is served: neither workers nor the site's command are to have it.
     os.environ.pop(TOKEN, None)
