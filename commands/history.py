@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
@@ -49,9 +50,20 @@ def _named(_ctx: click.Context, _param: click.Parameter, value: str | None) -> s
     help="How many of the newest events to list; JSON and CSV have all.",
 )
 @click.option("--csv", "fmt", flag_value="csv", default=None, help="All events as CSV.")
+@click.option(
+    "--wandb-csv", "fmt", flag_value="wandb", help="A row an event with all counts so far, for W&B."
+)
+@click.option(
+    "--tensorboard",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write event files of TensorBoard there, a folder a run.",
+)
 @click.option("--jsonl", "fmt", flag_value="jsonl", help="One finding a line, as JSON.")
 @click.option("--json", "fmt", flag_value="json", help="One JSON document.")
-def history(node: str, job: str, since_s: float, last: int, fmt: str | None) -> int:
+def history(
+    node: str, job: str, since_s: float, last: int, fmt: str | None, tensorboard: Path | None
+) -> int:
     """Say which nodes were named how often, and what happened to the jobs of this host.
 
     Launchers and network checks of this user on this host write it: starts, faults, verdicts,
@@ -64,6 +76,7 @@ def history(node: str, job: str, since_s: float, last: int, fmt: str | None) -> 
       relkit history --node node7 --since 12w
       relkit history --job my-job --json | jq '.events[].text'
       relkit history --since 52w --csv > history.csv
+      relkit history --tensorboard curves && tensorboard --logdir curves
     """
     from relkit.commands.shared.options import finish
     from relkit.history.place import history_folder
@@ -75,7 +88,9 @@ def history(node: str, job: str, since_s: float, last: int, fmt: str | None) -> 
         history_report,
         node_rows,
     )
-    from relkit.log_lines import say_report
+    from relkit.history.series import as_wandb_csv
+    from relkit.history.tensorboard_files import write_event_files
+    from relkit.log_lines import say_progress, say_report
     from relkit.output import table
 
     started = time.time()
@@ -88,8 +103,12 @@ def history(node: str, job: str, since_s: float, last: int, fmt: str | None) -> 
         started=started,
     )
     report = replace(report, duration_s=time.time() - started)
-    if fmt == "csv":
-        click.echo(as_csv(report.facts), nl=False)
+    if tensorboard is not None:
+        runs = write_event_files(tensorboard, report.facts["events"])
+        say_progress(f"wrote {len(runs)} run{'' if len(runs) == 1 else 's'} below {tensorboard}")
+    if fmt in ("csv", "wandb"):
+        events = report.facts["events"]
+        click.echo(as_csv(report.facts) if fmt == "csv" else as_wandb_csv(events), nl=False)
         return report.exit_code
     if fmt is not None:
         return finish(report, fmt, None, force=False)

@@ -130,6 +130,9 @@ INTERNAL: dict[str, Variable] = {
     "RELKIT_FLASH_REPLICA_COUNT": Variable(
         "", "How many [replicas](../flash-checkpoint.md#replicas) the launcher makes."
     ),
+    "RELKIT_TRACE_PYTHON": Variable(
+        "", "The functions of [--trace-python](../timeline.md#functions), for ranks."
+    ),
     "RELKIT_IMPORTS_DIR": Variable(
         "",
         "The folder in which ranks note what they import, for [warm standbys]"

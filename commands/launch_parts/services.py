@@ -19,7 +19,11 @@ from relkit.commands.launch_parts.run_ends import (
     persist_host,
     slot_host,
 )
-from relkit.commands.launch_parts.told_options import incident_service, metrics_service
+from relkit.commands.launch_parts.told_options import (
+    incident_service,
+    metrics_service,
+    traced_calls_service,
+)
 from relkit.commands.shared.incident import monitor_into
 from relkit.commands.shared.incident_page import IncidentPage
 from relkit.launch.accounting.listener import AccountedPhases, OtherServices
@@ -112,6 +116,7 @@ def launch_setup(
         # for long at the end; and last those that tell others of all that, or keep it.
         services = (
             SeenWorkers(sockets),
+            traced_calls_service(ctx, log),
             ranks,
             check,
             SpareService(meeting, stragglers, log),

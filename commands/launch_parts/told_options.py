@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relkit.commands.shared.options import FiniteRange, KeptOptions, seconds_option
+from relkit.hook.traced_calls import take_functions
 from relkit.process.command_words import command_words
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from relkit.launch.metrics.service import MetricsService
     from relkit.launch.metrics.settings import MetricsSettings
     from relkit.launch.metrics.sources import Sources, ToldIncidents
+    from relkit.launch.traced_calls.service import TracedCallsService
 
 _KEPT = KeptOptions("told")
 # The most: relkit.launch.metrics.settings.MOST_EVERY_S, which is not loaded here.
@@ -52,7 +54,14 @@ TOLD = (
                  "in the environment does as well."),
     _KEPT.option("--metrics-every", type=_EVERY_S, metavar="SECONDS",
                  default=10.0, show_default=True, help="How often metrics are made."),
+    _KEPT.option("--otlp-endpoint", metavar="URL",
+                 help="Push them to a collector of OpenTelemetry as well, by OTLP over HTTP, as "
+                 "http://127.0.0.1:4318. Needs: pip install 'relkit-cluster[otlp]'"),
     _KEPT.option("--no-metrics", is_flag=True, help="Make no metrics."),
+    click.option("--trace-python", metavar="MODULE:FUNCTION,...",
+                 help="Show calls of these functions in `relkit timeline` too; of a method, "
+                 "MODULE:CLASS.FUNCTION. Input waits, collections, steps of optimizers and "
+                 "checkpoints are shown anyway."),
 )  # fmt: skip
 
 
@@ -64,6 +73,8 @@ def check_told(ctx: click.Context) -> None:
     """
     if ctx.params["on_incident"] is not None:
         command_words("--on-incident", ctx.params["on_incident"])
+    if ctx.params["trace_python"] is not None:
+        take_functions(ctx.params["trace_python"])
     ctx.meta[_SETTINGS] = _settings(ctx)
 
 
@@ -81,6 +92,7 @@ def _settings(ctx: click.Context) -> Callable[[Path], MetricsSettings] | None:
             asked["metrics_port"],
             asked["metrics_token_file"],
             asked["metrics_every"],
+            asked["otlp_endpoint"],
         )
     # Also where nothing is served: neither workers nor the site's command are to have it.
     os.environ.pop(TOKEN, None)
@@ -122,3 +134,18 @@ def metrics_service(
     from relkit.launch.metrics.service import MetricsService
 
     return MetricsService(settings(folder), sources, log)
+
+
+def traced_calls_service(
+    ctx: click.Context, log: Callable[[str], None]
+) -> TracedCallsService | None:
+    """Has workers mark calls of the functions of --trace-python; None where none is named.
+
+    Args:
+        log: writes one line to the terminal.
+    """
+    if ctx.params["trace_python"] is None:
+        return None
+    from relkit.launch.traced_calls.service import TracedCallsService
+
+    return TracedCallsService(take_functions(ctx.params["trace_python"]), log)

@@ -12,10 +12,10 @@ from typing import Any
 
 from relkit.findings import Evidence, Finding, Report, Status
 from relkit.history.counting import DAY_S, OFTEN_DAYS, OFTEN_TIMES, Named, count_named
+from relkit.history.csv_cells import cell
 from relkit.history.database import MAX_READ, mentions, read
 from relkit.history.model import Event
 from relkit.text.local_time import local_time
-from relkit.text.printable import printable_line
 
 NODES_HEADER = ("node", "named", "alone", "last", "findings")
 EVENTS_HEADER = ("time", "what", "job", "host", "nodes", "finding", "text")
@@ -27,8 +27,6 @@ _ADVICE = (
     "That is evidence, and no verdict: see what it was named for (relkit history --node NAME),"
     " then measure it alone, or leave it out (-x)."
 )
-# A spreadsheet takes a cell that begins so for a formula.
-_FORMULAS = ("=", "+", "-", "@")
 
 
 def history_report(
@@ -148,7 +146,7 @@ def event_rows(facts: Mapping[str, Any], most: int) -> list[list[str]]:
 
 
 def as_csv(facts: Mapping[str, Any]) -> str:
-    """All events, one a row, as CSV for spreadsheets, TensorBoard's table and W&B's upload."""
+    """All events, one a row, as CSV for spreadsheets and pandas."""
     made = io.StringIO()
     writer = csv.writer(made, lineterminator="\n")
     writer.writerow(CSV_HEADER)
@@ -165,13 +163,8 @@ def _csv_rows(events: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:
             elif name == "unix_s":
                 cells.append(round(row["at_unix_s"], 3))
             elif name == "nodes":
-                cells.append(_cell(" ".join(row["nodes"])))
+                cells.append(cell(" ".join(row["nodes"])))
             else:
                 value = row[name]
-                cells.append(_cell(value) if isinstance(value, str) else value)
+                cells.append(cell(value) if isinstance(value, str) else value)
         yield cells
-
-
-def _cell(text: str) -> str:
-    line = printable_line(text)
-    return f"'{line}" if line.startswith(_FORMULAS) else line

@@ -19,7 +19,7 @@ from relkit.history.model import Event
 from relkit.history.place import history_folder
 from relkit.live_job.report import status_report
 from relkit.straggler.transport.history import History, load
-from relkit.straggler.transport.locate import KEPT_FILE
+from relkit.straggler.transport.locate import KEPT_FILE, locate_history
 from relkit.text.foreign_json import parse_object
 
 # What launchers leave beside the report of a hang, by what it is about.
@@ -93,7 +93,7 @@ def parts_of(named: str, *, argv: tuple[str, ...] = ()) -> JobParts:
         folder,
         account,
         _hang(folder, notes) if folder is not None and is_hang else None,
-        _straggler(folder, notes) if folder is not None and "straggler" in kept else None,
+        _newest_steps(folder, "straggler" in kept, job_id, begun_s, notes),
         kept,
         _events(job_id, now_s, notes),
         tuple(notes),
@@ -193,6 +193,22 @@ def _hang(folder: Path, notes: list[str]) -> HangEvidence | None:
     except RelkitError as error:
         notes.append(f"the report of a hang: {error}")
         return None
+
+
+def _newest_steps(
+    folder: Path | None, is_kept: bool, job_id: str, begun_s: float, notes: list[str]
+) -> History | None:
+    """Of a job that has ended from its folder, of one that runs from its launcher."""
+    if folder is not None and is_kept:
+        return _straggler(folder, notes)
+    if not begun_s:
+        return None
+    try:
+        history = locate_history(job_id)
+    except RelkitError:
+        return None
+    # An earlier run may have had the same id.
+    return history if (history.step_unix_s >= begun_s).any() else None
 
 
 def _straggler(folder: Path, notes: list[str]) -> History | None:

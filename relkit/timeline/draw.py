@@ -20,6 +20,8 @@ from relkit.timeline.model import (
     INPUT_MARK,
     LAST,
     NEXT,
+    STEP_MARK,
+    Hook,
     RankTimeline,
     Rows,
     Slice,
@@ -32,6 +34,7 @@ Ints = npt.NDArray[np.int64]
 STEPS = "steps"
 _DEVICE_WORK, _DEVICE_TRANSFERS = "device: compute", "device: communication"
 _MARK_TRACKS = {INPUT_MARK: "input waits", GC_MARK: "garbage collection"}
+_CALLS = "python"
 _MARK_NAMES = {INPUT_MARK: "input wait", GC_MARK: "gc"}
 CATEGORIES = {
     OpKind.COLLECTIVE: "collective",
@@ -104,16 +107,25 @@ def _by_track(timeline: RankTimeline) -> list[tuple[str, Ints]]:
     transfers = (kind == OpKind.COLLECTIVE) | (kind == OpKind.P2P)
     device = rows["enqueue_ns"] > 0
     tracks: list[tuple[str, Ints]] = []
-    for mark, name in _MARK_TRACKS.items():
-        marked = np.array(
-            [each.kind is OpKind.MARK and each.name == mark for each in hooks] or [False]
-        )
-        tracks.append((name, np.flatnonzero(sane & marked[hook])))
+    tracks += [(name, np.flatnonzero(sane & of)) for name, of in _by_mark(hooks, hook)]
     of_thread = sane & ~device & (kind != OpKind.MARK)
     tracks += _of_threads(rows["tid"], np.flatnonzero(of_thread), timeline.identity.pid)
     tracks.append((_DEVICE_WORK, np.flatnonzero(sane & device & ~transfers)))
     tracks.append((_DEVICE_TRANSFERS, np.flatnonzero(sane & device & transfers)))
     return [(name, places.astype(np.int64)) for name, places in tracks if len(places)]
+
+
+def _by_mark(hooks: Sequence[Hook], hook: Ints) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+    """Name of a track -> which rows are its marks; those of steps have been drawn."""
+    track_of = np.array([_mark_track(each) for each in hooks] or [""])[hook]
+    for track in (*_MARK_TRACKS.values(), _CALLS):
+        yield track, track_of == track
+
+
+def _mark_track(hook: Hook) -> str:
+    if hook.kind is not OpKind.MARK or hook.name == STEP_MARK:
+        return ""
+    return _MARK_TRACKS.get(hook.name, _CALLS)
 
 
 def _of_threads(tid: Ints, places: Ints, main: int) -> Iterator[tuple[str, Ints]]:
@@ -167,9 +179,10 @@ def _slices(
         hook = hooks[number]
         category = CATEGORIES[hook.kind]
         if hook.kind is OpKind.MARK:
+            unmarked = int(timeline.rows["size_bytes"][place])
             yield Slice(
                 _MARK_NAMES.get(hook.name, hook.name), start_ns + shift_ns, end_ns + shift_ns,
-                category=category,
+                (("calls_left_out_before", unmarked),) if unmarked else (), category=category,
             )  # fmt: skip
             continue
         row = timeline.rows[place].item()

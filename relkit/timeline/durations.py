@@ -14,7 +14,7 @@ from relkit.errors import BadInputFile
 from relkit.hook import layout
 from relkit.hook.model import OpKind
 from relkit.timeline.calls import Ints, calls_of
-from relkit.timeline.model import GC_MARK, INPUT_MARK, RankTimeline
+from relkit.timeline.model import GC_MARK, INPUT_MARK, STEP_MARK, RankTimeline
 from relkit.timeline.shared_operations import Shortest
 from relkit.timeline.sources import Source
 
@@ -146,12 +146,14 @@ def _runs(timeline: RankTimeline) -> Iterator[tuple[Sort, Ints]]:
     for number, hook in enumerate(hooks):
         if hook.kind in (OpKind.COLLECTIVE, OpKind.P2P, OpKind.WAIT):
             continue
-        if hook.kind is OpKind.MARK and hook.name not in (INPUT_MARK, GC_MARK):
+        is_mark = hook.kind is OpKind.MARK
+        if is_mark and hook.name == STEP_MARK:
             continue
         mine = rows[rows["hook"] == number]
         took_ns = (mine["end_ns"] - mine["start_ns"]).astype(np.int64)
         name = {INPUT_MARK: "input wait", GC_MARK: "gc"}.get(hook.name, hook.name)
-        pairs = np.stack([mine["size_bytes"], mine["flops"]], axis=1)
+        # Of a mark they say something else.
+        pairs = np.stack([mine["size_bytes"], mine["flops"]], axis=1) * np.uint64(not is_mark)
         kinds, at = np.unique(pairs, axis=0, return_inverse=True)
         for place, (size_bytes, flops) in enumerate(kinds.tolist()[:_MAX_SORTS]):
             sort = Sort("run", name, "", 0, size_bytes, flops)

@@ -13,9 +13,11 @@ from relkit.errors import BadDump
 from relkit.hook import layout
 from relkit.hook.events import EventReader
 from relkit.hook.model import OpKind
+from relkit.hook.traced_calls import names_in
 from relkit.hook.work_rings import WorkReader
 from relkit.straggler.collect.event_rows import HookMeaning, event_rows
 from relkit.straggler.collect.step_segmenter import StepSegmenter
+from relkit.timeline.call_rows import CallRows
 from relkit.timeline.model import STEP, Hook, Lost, RankIdentity, Rows, no_steps
 from relkit.timeline.recording_file import RecordingWriter
 
@@ -53,9 +55,10 @@ class RankRecorder:
         if from_now:
             self._work.skip()
         self._before = (self._work.finished(), self._work.small(), self._work.unrecorded())
+        self._calls = CallRows(names_in(path.parent), self._events.names)
         self._meaning = HookMeaning.of(self._events.names, self._events.kinds)
         self._segmenter = StepSegmenter()
-        self._from_now, self._first = from_now, True
+        self._first = True
         self._lost_events, self._communicated, self._worked = 0, 0, 0
         self.identity = identity
         # Steps that have begun and ended since the recording began.
@@ -68,6 +71,7 @@ class RankRecorder:
             Hook(name, _KINDS.get(kind, OpKind.KERNEL))
             for name, kind in zip(self._events.names, self._events.kinds, strict=True)
         )
+        hooks += self._calls.hooks
         self._writer = RecordingWriter(stream, self.identity, hooks, self._from_ns)
 
     @property
@@ -90,10 +94,10 @@ class RankRecorder:
         lost = 0 if self._first else batch.lost
         self._lost_events += lost
         rows = events[list(layout.OP.names or ())].astype(layout.OP)
-        if self._from_now:
+        if self._from_ns:
             rows = rows[rows["end_ns"] >= self._from_ns]
         self._communicated += int(np.isin(rows["hook"], self._communication()).sum())
-        self._writer.rows(np.concatenate([rows, work]))
+        self._writer.rows(np.concatenate([self._calls.named(rows), work]))
         steps = self._cut_steps(events, lost)
         self.steps_seen += len(steps)
         self._writer.steps(steps)
@@ -125,14 +129,14 @@ class RankRecorder:
         finished, small, unrecorded = self._before
         self._writer.rows(self._work.in_flight())
         work = 0
-        if self._from_now:
+        if self._from_ns:
             known = self._worked + self._communicated + self._lost_events
             work = max(0, self._work.finished() - finished - known)
         lost = Lost(
             self._lost_events + self._writer.refused,
             work,
-            self._work.unrecorded() - unrecorded if self._from_now else unrecorded,
-            self._work.small() - small if self._from_now else small,
+            self._work.unrecorded() - unrecorded if self._from_ns else unrecorded,
+            self._work.small() - small if self._from_ns else small,
         )
         self._writer.end(self._clock(), self._events.communicators(), lost)
         self.close()

@@ -18,6 +18,7 @@ from relkit.live_job.saved import Saved, age_words, saved_words
 from relkit.reports.hangs import hang_page
 from relkit.reports.html import environment, page_time, style_and_policy
 from relkit.reports.html import headline as hang_headline
+from relkit.reports.jobs import step_strip
 from relkit.reports.straggler import straggler_heat
 from relkit.straggler.present.metrics import metrics_of
 
@@ -95,6 +96,8 @@ def render(parts: JobParts, *, draw_with_graphviz: bool = True) -> str:
             headline=_headline(parts),
             lead=_lead(parts),
             tiles=_tiles(facts),
+            strip=Markup(step_strip.render(parts.straggler) if parts.straggler else ""),  # noqa: S704
+            strip_key=[(kind, step_strip.NAMES[kind]) for kind in step_strip.KINDS],
             happened=happened,
             happened_left_out=max(0, len(parts.events) - MAX_EVENTS),
             hang=hang,

@@ -8,7 +8,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,21 @@ LIMIT_S = 120.0
 
 
 @contextmanager
-def launched(ranks: int, *options: str) -> Iterator[str]:
+def launched(ranks: int, *options: str, launch: Sequence[str] = ()) -> Iterator[str]:
     """Id of a job that runs for longer than any test looks at it."""
     job = f"timeline-{secrets.token_hex(4)}"
     command = [sys.executable, "-m", "relkit", "launch", "--rdzv-id", job]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
-    command += ["--nproc-per-node", str(ranks), DDP, "--steps", "100000", "--marks", *options]
+    command += [
+        *launch,
+        "--nproc-per-node",
+        str(ranks),
+        DDP,
+        "--steps",
+        "100000",
+        "--marks",
+        *options,
+    ]
     environment = eager(os.environ) | {"OMP_NUM_THREADS": "1", "RELKIT_RECOVERY": "0"}
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -62,7 +71,8 @@ def relkit(*arguments: str, code: int = 0) -> Any:  # noqa: ANN401
 def test_a_job_is_recorded_merged_and_asked(tmp_path: Path) -> None:
     folder, trace = tmp_path / "recorded", tmp_path / "trace.pftrace"
     slow = ["--slow-rank", "1", "--slow-input-ms", "200", "--collect-every", "2"]
-    with launched(2, *slow) as job:
+    traced = ("--trace-python", "torch.nn.modules.linear:Linear.forward,tests.straggler.none:f")
+    with launched(2, *slow, launch=traced) as job:
         recorded = relkit("record", job, "--steps", "6", "-o", str(folder))
         now = relkit("record", job, "--now", "-o", str(tmp_path / "now"))
     assert [each["rank"] for each in recorded["ranks"]] == [0, 1]
@@ -85,6 +95,11 @@ def test_a_job_is_recorded_merged_and_asked(tmp_path: Path) -> None:
             " on s.track_id = t.id join process p using (upid)"
             " where s.name in ('gc', 'input wait') group by rank, what"
         )
+        forwards = processor.query(
+            "select p.name rank, count(*) n, max(t.name) track from slice s"
+            " join process_track t on s.track_id = t.id join process p using (upid)"
+            " where s.name = 'torch.nn.modules.linear:Linear.forward' group by rank"
+        )
         steps = processor.query(
             "select count(*) n from slice where category = 'step' group by track_id"
         )
@@ -92,6 +107,10 @@ def test_a_job_is_recorded_merged_and_asked(tmp_path: Path) -> None:
     # The rank whose input is slow comes last to the first reduction of each step; on a busy machine
     # another one does now and then.
     assert max(last, key=lambda row: row["n"])["last"] == 1
+    assert [(row["rank"][:6], row["track"]) for row in forwards] == [
+        ("rank 0", "python"), ("rank 1", "python"),
+    ]  # fmt: skip
+    assert all(row["n"] > 10 for row in forwards)
     waits = {(row["rank"][:6], row["what"]): row["dur"] for row in by_rank}
     assert waits["rank 1", "input wait"] > 3 * waits["rank 0", "input wait"]
     assert waits["rank 1", "gc"] > 1_000_000

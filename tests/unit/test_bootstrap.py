@@ -41,7 +41,7 @@ def test_the_folder_comes_first_and_nothing_else_changes() -> None:
 
 def test_only_what_is_meant_to_be_found_is_on_the_path() -> None:
     assert sorted(path.name for path in FOLDER.glob("*.py")) == [
-        "relkit_import_notes.py", "sitecustomize.py",
+        "relkit_call_marks.py", "relkit_import_notes.py", "sitecustomize.py",
     ]  # fmt: skip
 
 

@@ -73,6 +73,7 @@
 #define RK_SYMBOL_MARK_STEP "relkit_mark_step"
 #define RK_SYMBOL_MARK_INPUT "relkit_mark_input"
 #define RK_SYMBOL_MARK_GC "relkit_mark_gc"
+#define RK_SYMBOL_MARK_CALL "relkit_mark_call"
 
 /* X(id, platform, kind, short name, required: every supported PyTorch has it) */
 #define RELKIT_CPU_HOOKS(X)                                                                        \
@@ -108,7 +109,8 @@
     X(MKL_GEMM_F16, cpu, GEMM, "gemm_f16", 0)                                                      \
     X(MARK_STEP, relkit, MARK, "step", 0)                                                          \
     X(MARK_INPUT, relkit, MARK, "input", 0)                                                        \
-    X(MARK_GC, relkit, MARK, "gc", 0)
+    X(MARK_GC, relkit, MARK, "gc", 0)                                                              \
+    X(MARK_CALL, relkit, MARK, "call", 0)
 
 /* dlsym, where symbol_lookup.c has an entry for the machine. */
 #define RK_SYMBOL_SYMBOL_LOOKUP "dlsym"

@@ -255,8 +255,10 @@ class _Finder:
         del finders[place]
         specs = (finder.find_spec(name, path, target) for finder in behind)
         spec: Any = next((spec for spec in specs if spec is not None), None)
-        run = getattr(getattr(spec, "loader", None), "exec_module", None)
-        if run is not None:
+        loader = getattr(spec, "loader", None)
+        run = getattr(loader, "exec_module", None)
+        # What Python has built in has a class for a loader, and all such modules have the same one.
+        if run is not None and not isinstance(loader, type):
 
             def exec_module(module: object) -> None:
                 run(module)
@@ -333,10 +335,40 @@ def _begin() -> None:
         _end_with_launcher(os.fsdecode(environ.get(b"RELKIT_LAUNCHER", b"")))
         gc.callbacks.append(_on_gc)
         finders.insert(0, _Finder("torch.utils.data.dataloader", _watch_loader))
+        _mark_calls(os.fsdecode(environ.get(b"RELKIT_TRACE_PYTHON", b"")))
     if b"RELKIT_SOCKET_DIR" in environ:
         finders.insert(0, _Finder("torch.distributed.distributed_c10d", _serve_with_groups))
         # The first to be registered is the last to be called: it changes nothing for the others.
         atexit.register(_note_exception, b"%s/%s.raised" % (environ[b"RELKIT_SOCKET_DIR"], me))
+
+
+def _mark_calls(named: str) -> None:
+    """Have calls of functions be seen in timelines.
+
+    Args:
+        named: MODULE:FUNCTION, by commas, beside those that always are.
+    """
+    told: set[str] = set()
+
+    def says(text: str) -> None:
+        if text not in told and os.environ.get("LOCAL_RANK", "0") == "0":
+            told.add(text)
+            sys.stderr.write(f"relkit: {text}\n")
+
+    def after_import(name: str, then: Any) -> None:  # noqa: ANN401
+        finders: list[Any] = sys.meta_path
+        finders.insert(0, _Finder(name, then))
+
+    try:
+        # In this folder, which stands on the path for a moment. It stays among the modules: torch's
+        # compiler looks up those of functions that it sees.
+        import relkit_call_marks  # type: ignore[import-not-found]
+
+        tracer = relkit_call_marks.Tracer(after_import, says)
+        tracer.defaults()
+        tracer.named(named)
+    except Exception as error:  # noqa: BLE001  whatever it is, the rank trains on
+        says(f"no calls are traced, the rank goes on: {error!r}")
 
 
 def _import_notes() -> Any:  # noqa: ANN401

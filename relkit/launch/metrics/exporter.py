@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from relkit.errors import RelkitError
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.settings import Log
@@ -13,6 +15,9 @@ from relkit.launch.metrics.textfile import TextFile
 from relkit.log_lines import warning
 from relkit.metrics.exposition import to_text
 from relkit.metrics.table import COMMON_LABELS
+
+if TYPE_CHECKING:
+    from relkit.launch.metrics.otlp import OtlpPush
 
 
 class Exporter:
@@ -35,6 +40,11 @@ class Exporter:
         self._text = b""
         self._said: set[str] = set()
         self._server: MetricsServer | None = None
+        self._push: OtlpPush | None = None
+        if settings.otlp:
+            from relkit.launch.metrics.otlp import OtlpPush
+
+            self._push = OtlpPush(settings.otlp, self.say_once)
         if settings.endpoint is not None:
             try:
                 self._server = MetricsServer(settings.endpoint, lambda: self._text)
@@ -53,9 +63,10 @@ class Exporter:
             self._node = attempt.node
         self._collector.watch(attempt)
         values = (self._job_id, str(self._node))
-        self._text = to_text(
-            self._collector.collect(), dict(zip(COMMON_LABELS, values, strict=True))
-        )
+        samples, common = self._collector.collect(), dict(zip(COMMON_LABELS, values, strict=True))
+        self._text = to_text(samples, common)
+        if self._push is not None:
+            self._push.push(samples, common)
         try:
             self._file.write(self._text)
         except (RelkitError, OSError) as error:
@@ -73,5 +84,7 @@ class Exporter:
         """Leave nothing."""
         self._collector.watch(None)
         self._file.remove()
+        if self._push is not None:
+            self._push.close()
         if self._server is not None:
             self._server.close()

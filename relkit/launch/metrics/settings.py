@@ -45,12 +45,14 @@ class MetricsSettings:
         folder: of the text file; is_public: others may read it, as node_exporter has to.
         endpoint: where they are served as well; None for nowhere.
         every_s: time between two times that they are made, s.
+        otlp: URL of a collector that gets them as well, "" for none.
     """
 
     folder: Path
     is_public: bool = False
     endpoint: Endpoint | None = None
     every_s: float = EVERY_S
+    otlp: str = ""
 
 
 def parse_endpoint(
@@ -106,16 +108,21 @@ def take_token(file: Path | None, environ: MutableMapping[str, str]) -> str:
 
 
 def take_settings(
-    textfile: Path | None, port: str | None, token_file: Path | None, every_s: float
+    textfile: Path | None,
+    port: str | None,
+    token_file: Path | None,
+    every_s: float,
+    otlp: str | None = None,
 ) -> Callable[[Path], MetricsSettings]:
     """Read what the options ask for; the timeline folder, which is chosen later, is still needed.
 
     Args:
         textfile: --metrics-textfile; port: --metrics-port; token_file: --metrics-token-file.
-        every_s: --metrics-every.
+        every_s: --metrics-every; otlp: --otlp-endpoint.
 
     Raises:
-        UsageProblem: see parse_endpoint; or the folder is not there.
+        UsageProblem: see parse_endpoint and take_otlp_endpoint; or the folder is not there.
+        MissingExtra: see take_otlp_endpoint.
     """
     if port is None and token_file is not None:
         raise UsageProblem(
@@ -128,6 +135,11 @@ def take_settings(
             f"--metrics-textfile {textfile} is not a folder",
             next_step="Name the one of node_exporter's --collector.textfile.directory.",
         )
+    pushed = ""
+    if otlp is not None:
+        from relkit.launch.metrics.otlp import take_otlp_endpoint
+
+        pushed = take_otlp_endpoint(otlp)
     if textfile is None:
-        return lambda timeline: MetricsSettings(timeline, False, endpoint, every_s)
-    return lambda _timeline: MetricsSettings(textfile, True, endpoint, every_s)
+        return lambda timeline: MetricsSettings(timeline, False, endpoint, every_s, pushed)
+    return lambda _timeline: MetricsSettings(textfile, True, endpoint, every_s, pushed)

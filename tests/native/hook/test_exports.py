@@ -30,6 +30,7 @@ EXPORTED = {
     "relkit_mark_step",
     "relkit_mark_input",
     "relkit_mark_gc",
+    "relkit_mark_call",
     "relkit_standby_over",
 }
 

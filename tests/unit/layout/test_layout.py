@@ -38,7 +38,8 @@ ALLOWED: Mapping[str, str] = {
         "relkit.launch.flash_checkpoint relkit.launch.hang relkit.launch.incidents "
         "relkit.launch.job relkit.launch.metrics relkit.launch.history "
         "relkit.launch.netcheck relkit.launch.peers relkit.launch.recovery "
-        "relkit.launch.replicas relkit.launch.spares relkit.launch.straggler "
+        "relkit.hook relkit.launch.replicas relkit.launch.spares relkit.launch.straggler "
+        "relkit.launch.traced_calls "
         "relkit.launch.warm_standby relkit.linkcheck relkit.net relkit.netcheck.measure.probes "
         "relkit.straggler.transport relkit.ttp reports"
     ),
@@ -137,6 +138,7 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.accounting relkit.hook relkit.launch.incidents relkit.launch.job "
         "relkit.metrics relkit.straggler"
     ),
+    "relkit.launch.traced_calls": "ground relkit.hook relkit.launch.job",
     "relkit.launch.replicas": (
         "ground relkit.flash_checkpoint.replicas relkit.flash_checkpoint.slots relkit.launch.job "
         "relkit.net"
@@ -226,7 +228,8 @@ ALLOWED: Mapping[str, str] = {
     ),
     "reports.jobs": (
         "ground relkit.accounting relkit.job_page relkit.live_job "
-        "relkit.straggler.present reports reports.hangs reports.straggler"
+        "relkit.straggler relkit.straggler.present reports reports.drawing reports.hangs "
+        "reports.straggler"
     ),
     "reports.networks": "ground relkit.netcheck reports reports.drawing",
     "reports.straggler": "ground relkit.straggler relkit.straggler.present reports reports.drawing",

@@ -1,0 +1,1 @@
+"""Has the ranks of a job mark calls of named functions."""
