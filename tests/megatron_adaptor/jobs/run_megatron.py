@@ -111,6 +111,27 @@ def without_compiling() -> None:
     sys.modules[name] = kernels
 
 
+def steps_are_kept() -> None:
+    """torch's Adam counts by parameter, what Apex's and Transformer Engine's do not.
+
+    With it, megatron-core's distributed optimizer asks its file for counts, and so cannot read what
+    it has written itself; and in fp32 it writes into views of weights that want gradients.
+    """
+    from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
+
+    inner = DistributedOptimizer._set_main_param_and_optimizer_states
+
+    def outer(self: Any, parameter: Any, tensors: dict[str, torch.Tensor]) -> None:  # noqa: ANN401
+        group, place = self.model_param_group_index_map[parameter]
+        state = self.optimizer.state[self.optimizer.param_groups[group]["params"][place]]
+        # All parameters share one, which each would count on.
+        state["step"] = state["step"].clone()
+        with torch.no_grad():
+            inner(self, parameter, {**tensors, "step": state["step"]})
+
+    DistributedOptimizer._set_main_param_and_optimizer_states = outer
+
+
 def main() -> None:
     """Run it."""
     program = Path(sys.argv[1])
@@ -124,6 +145,7 @@ def main() -> None:
     import megatron.training.initialize as initialize
 
     initialize._compile_dependencies = lambda: None
+    steps_are_kept()
     runpy.run_path(str(program), run_name="__main__")
 
 
