@@ -12,7 +12,7 @@ import click
 
 from relkit.command_group import CommandGroup
 from relkit.commands.shared.options import NamedPath, finish, report_options
-from relkit.log_lines import say_report
+from relkit.log_lines import say, say_report
 from relkit.output import shown, table
 
 
@@ -42,6 +42,7 @@ def ckpt() -> None:
       relkit ckpt inspect checkpoints
       relkit ckpt verify checkpoints
       relkit ckpt memory my-job
+      relkit ckpt convert checkpoints llama --to hf
     """
 
 
@@ -133,3 +134,76 @@ def memory(job: str, fmt: str | None, output: Path | None, force: bool) -> int:
     click.echo(table(rows_of(report), HEADER))
     say_report(report)
     return report.exit_code
+
+
+@ckpt.command()
+@_FOLDER
+@click.argument("target", type=NamedPath(path_type=Path))
+@click.option("--to", "to", type=click.Choice(["hf", "megatron"]), help="Form of TARGET.")
+@click.option(
+    "--from",
+    "of",
+    type=click.Choice(["hf", "megatron"]),
+    help="Form of PATH; told by its config.json if left out.",
+)
+@click.option("--tensor-model-parallel-size", "tensor", type=click.IntRange(1), default=1)
+@click.option("--pipeline-model-parallel-size", "pipeline", type=click.IntRange(1), default=1)
+@click.option(
+    "--virtual-pipeline-model-parallel-size",
+    "virtual",
+    type=click.IntRange(1),
+    default=1,
+    help="Chunks of layers of each pipeline rank.",
+)
+@click.option("--expert-model-parallel-size", "expert", type=click.IntRange(1), default=1)
+@click.option("--make-vocab-size-divisible-by", "rows", type=click.IntRange(1), default=128)
+@click.option(
+    "--vocab-size",
+    "vocabulary",
+    type=click.IntRange(1),
+    help="With --to hf: tokens that are kept, where the checkpoint does not say how many it uses.",
+)
+def convert(
+    path: Path,
+    target: Path,
+    to: str | None,
+    of: str | None,
+    tensor: int,
+    pipeline: int,
+    virtual: int,
+    expert: int,
+    rows: int,
+    vocabulary: int | None,
+) -> int:
+    """Write the weights in PATH into TARGET, in another form or for other degrees (needs torch).
+
+    hf is a folder for transformers' from_pretrained: GPT-2, Llama or Mixtral, in safetensors.
+    megatron is --ckpt-format torch: read of relkit's trainer and of Megatron, with any degrees;
+    written as a release, weights alone, from which --load starts either of them with the degrees
+    that are given here.
+
+    A checkpoint of relkit's trainer needs no conversion to go on in Megatron, nor the other way
+    round: the files are the same.
+
+    \b
+    Examples:
+      relkit ckpt convert checkpoints llama --to hf
+      relkit ckpt convert llama start --to megatron --tensor-model-parallel-size 2
+      relkit ckpt convert checkpoints wider --to megatron --pipeline-model-parallel-size 4
+    """
+    from relkit.checkpoint.convert import folders
+    from relkit.checkpoint.convert.cuts import Degrees
+
+    of = of or ("hf" if (path / "config.json").is_file() else "megatron")
+    to = to or ("megatron" if of == "hf" else "hf")
+    if of == to == "hf":
+        raise click.UsageError("PATH is hf already; --to megatron is what it can become")
+    whole = folders.read_hugging_face(path) if of == "hf" else folders.read_megatron(path)
+    if to == "hf":
+        folders.write_hugging_face(whole, target, vocabulary)
+    else:
+        degrees = Degrees(tensor, pipeline, virtual, expert)
+        folders.write_release(whole, target, degrees, rows)
+    count = sum(value.numel() for value in whole.weights.values())
+    say(f"{shown(str(target))}: {len(whole.weights)} tensors, {count:,} numbers, as {to}")
+    return 0

@@ -26,6 +26,8 @@ TRACKER = "latest_checkpointed_iteration.txt"
 # How an error ends where this user may not read a file, which says nothing of the file.
 DENIED = os.strerror(errno.EACCES)
 TEMPORARY = "_tmp"
+# The folder of a model that Megatron publishes; the tracker names it.
+RELEASE = "release"
 _NEXT_STEP = "Free some space or name another folder; the previous checkpoint is as it was."
 
 
@@ -222,6 +224,15 @@ def latest(root: Path) -> int | None:
             next_step=f"Write into it one of {_steps(root)}.",
         )
     return step
+
+
+def is_release(root: Path) -> bool:
+    """Whether the tracker names a published model, weights alone, in place of an iteration."""
+    try:
+        with open_input(root / TRACKER) as stream:
+            return stream.read(100).strip() == RELEASE.encode()
+    except OSError:
+        return False
 
 
 def existing(root: Path, step: int) -> Path:

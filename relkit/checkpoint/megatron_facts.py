@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Modules whose objects Megatron's files name: nothing of them is imported or called.
-OBJECTS_OF = "megatron."
+# Whose objects Megatron's files name: nothing of them is imported or called. The arguments of its
+# own program have a member of signal's enum (--exit-signal).
+OBJECTS_OF = ("megatron.", "signal.Signals")
 _MODEL_FILE = "model_optim_rng.pt"
 _PLAIN = (bool, int, float, str, type(None))
 

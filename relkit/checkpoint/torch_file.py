@@ -43,7 +43,7 @@ _MAX_CLASSES = 32
 _NEXT_STEP = "Resume from another iteration: `relkit ckpt verify` says which are whole."
 
 
-def read_plain(path: Path, *, arrays: bool = False, objects_of: str | None = None) -> Any:  # noqa: ANN401
+def read_plain(path: Path, *, arrays: bool = False, objects_of: Sequence[str] = ()) -> Any:  # noqa: ANN401
     """The content of a .pt file; large tensors are mapped, not read.
 
     argparse.Namespace is let through, because Megatron keeps its arguments in one: it can hold
@@ -52,8 +52,8 @@ def read_plain(path: Path, *, arrays: bool = False, objects_of: str | None = Non
     Args:
         path: of the file.
         arrays: let numpy's arrays and numbers through too.
-        objects_of: how the names of modules begin whose objects become `Unmade`: nothing of the
-            module is imported or called (Megatron's arguments hold members of its enums).
+        objects_of: how the names of classes begin whose objects become `Unmade`: nothing of them
+            is imported or called (Megatron's arguments hold members of enums).
 
     Raises:
         BadInputFile: missing, damaged, or it holds something else than plain data, which is named.
@@ -69,8 +69,7 @@ def read_plain(path: Path, *, arrays: bool = False, objects_of: str | None = Non
             content = _load(path, path, mmap=True, arrays=arrays, more=let_through)
             break
         except _Refused as refused:
-            ours = objects_of is not None and refused.named.startswith(objects_of)
-            if not ours or len(let_through) == _MAX_CLASSES:
+            if not refused.named.startswith(tuple(objects_of)) or len(let_through) == _MAX_CLASSES:
                 raise
             let_through.append(_named(partial(Unmade, refused.named), refused.named))
     if not isinstance(content, (dict, list)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 from argparse import Namespace
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from relkit.checkpoint.megatron_facts import OBJECTS_OF
 from relkit.checkpoint.torch_file import read_plain
 from relkit.errors import BadInputFile
 
@@ -222,10 +224,16 @@ def test_members_of_megatrons_enums_are_read_and_never_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = megatrons(tmp_path / "model.pt", monkeypatch, "megatron.made_up.enums")
-    read = read_plain(tmp_path / "model.pt", objects_of="megatron.")
+    read = read_plain(tmp_path / "model.pt", objects_of=["megatron."])
     assert str(read["args"].backend) == "megatron.made_up.enums.Backend(5,)"
     assert read["args"].rank == 0
     assert called == []
+
+
+def test_the_signal_in_the_arguments_of_megatrons_own_program_is_read(tmp_path: Path) -> None:
+    torch.save({"args": Namespace(exit_signal=signal.SIGTERM)}, tmp_path / "model.pt")
+    read = read_plain(tmp_path / "model.pt", objects_of=OBJECTS_OF)
+    assert str(read["args"].exit_signal) == "signal.Signals(15,)"
 
 
 @pytest.mark.parametrize("module", ["other", "megatronic"])
@@ -234,7 +242,7 @@ def test_objects_of_other_modules_are_refused_all_the_same(
 ) -> None:
     called = megatrons(tmp_path / "model.pt", monkeypatch, module)
     with pytest.raises(BadInputFile, match=rf"would call or make {module}\.Backend"):
-        read_plain(tmp_path / "model.pt", objects_of="megatron.")
+        read_plain(tmp_path / "model.pt", objects_of=["megatron."])
     assert called == []
 
 

@@ -250,6 +250,56 @@ def _load(
         ) from error
 
 
+def load_release(
+    folder: Path,
+    *,
+    chunks: Sequence[nn.Module],
+    optimizer: Optimizer,
+    config: TrainerConfig,
+    mesh: Mesh,
+) -> None:
+    """Start from a published model: its weights, and all else as at a first step.
+
+    Every rank of the world must call it.
+
+    Args:
+        folder: whose tracker names a release.
+
+    Raises:
+        BadInputFile: as `load`.
+    """
+    state = optimizer.full_state()  # communicates, so it comes before anything that may fail
+    on_all_ranks(mesh, lambda: _load_release(folder, chunks, optimizer, config, mesh, state))
+
+
+def _load_release(
+    folder: Path,
+    chunks: Sequence[nn.Module],
+    optimizer: Optimizer,
+    config: TrainerConfig,
+    mesh: Mesh,
+    state: Mapping[str, Any],
+) -> None:
+    release = folder / files.RELEASE
+    model = _open(release, f"{names.rank_folder(mesh)}/{names.MODEL_FILE}")
+    try:
+        names.refuse_other(
+            vars(model["args"]), vars(names.arguments(config, mesh, Progress())), release
+        )
+        weights = _load_model(model, chunks, release)
+    except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+        raise BadInputFile(
+            f"{release} lacks something or has it in another form: {type(error).__name__} {error}"
+        ) from error
+    kept = tuple(optimizer.moments[0])
+    begun = {
+        name: {"param": value, **{key: torch.zeros_like(value) for key in kept}}
+        for name, value in weights.items()
+    }
+    buffers = parameter_states.assembled(optimizer, begun)
+    optimizer.load_full_state({"steps": 0, "buffers": buffers, "came": state["came"]})
+
+
 def _open(iteration: Path, name: str) -> Any:  # noqa: ANN401
     """One file, held against the manifest where there is one (Megatron writes none)."""
     if not (iteration / name).exists():

@@ -76,6 +76,9 @@ class Run:
             folder = training.save
         elif not training.resume_training or not folder:
             return
+        if all(on_all_ranks(self.mesh, lambda: iteration_folder.is_release(Path(folder)))):
+            self._begin_with_release(Path(folder))
+            return
         seen = on_all_ranks(self.mesh, lambda: iteration_folder.latest(Path(folder)))
         if len(set(seen)) > 1:
             # Known to all ranks alike: none of them waits for one that starts from nothing.
@@ -103,6 +106,17 @@ class Run:
         self.log.info(f"resumed from step {trainer.progress.step} of {folder}")
         self.events.write("resume", step=trainer.progress.step, folder=folder)
         self._make_up_for_lost_lines()
+
+    def _begin_with_release(self, folder: Path) -> None:
+        trainer = self.trainer
+        checkpoint.load_release(
+            folder,
+            chunks=trainer.chunks,
+            optimizer=trainer.optimizer,
+            config=self.config,
+            mesh=self.mesh,
+        )
+        self.log.info(f"weights from {folder / iteration_folder.RELEASE}: training starts anew")
 
     def train(self) -> None:
         """Step until training_iters, or until some rank is asked to stop."""

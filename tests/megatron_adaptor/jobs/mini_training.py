@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import random
 import signal
 import sys
 from argparse import Namespace
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -64,6 +66,8 @@ def initialize(args: Namespace) -> None:
         args.data_parallel_size, False,
     )  # fmt: skip
     seed = 1234 + 100 * parallel_state.get_pipeline_model_parallel_rank()
+    random.seed(seed)
+    np.random.seed(seed)
     torch.manual_seed(seed)
     forced = {"force_reset_rng": True}
     taken = inspect.signature(model_parallel_cuda_manual_seed).parameters

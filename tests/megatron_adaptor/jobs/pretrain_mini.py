@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import logging
+import os
 import sys
 import warnings
 
@@ -42,6 +43,8 @@ def main() -> None:
     from tests.trainer import megatron_core
 
     torch.set_num_threads(1)
+    sys.stdout.write(f"rank {os.environ['RANK']} begins\n")
+    sys.stdout.flush()
     megatron_core.on_cpu()
     mini_training.install()
     if given.adaptor == "yes":

@@ -6,9 +6,11 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from relkit.checkpoint import iteration_folder
+from relkit.checkpoint.torch_file import Unmade
 from relkit.trainer.telemetry.events import read_events
 
 
@@ -16,6 +18,10 @@ def same(one: Any, other: Any, path: str) -> str:  # noqa: ANN401
     """Where two contents differ; "" where they do not."""
     if isinstance(one, torch.Tensor):
         return "" if torch.equal(one, other) else path
+    if isinstance(one, np.ndarray):
+        return "" if np.array_equal(one, other) else path
+    if isinstance(one, Unmade):
+        return "" if repr(one) == repr(other) else path
     if isinstance(one, Namespace):
         one, other = vars(one), vars(other)
     if isinstance(one, dict):

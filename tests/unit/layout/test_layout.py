@@ -23,8 +23,8 @@ MAX_CORE_LINES = 3000
 ALLOWED: Mapping[str, str] = {
     "commands": (
         "ground commands.launch_parts commands.shared commands.subcommands relkit.accounting "
-        "relkit.checkpoint relkit.doctor relkit.flash_checkpoint relkit.fleet "
-        "relkit.flight_recorder relkit.hang.collect relkit.hang_picture relkit.kubernetes "
+        "relkit.checkpoint relkit.checkpoint.convert relkit.doctor relkit.flash_checkpoint "
+        "relkit.fleet relkit.flight_recorder relkit.hang.collect relkit.hang_picture relkit.kubernetes "
         "relkit.launch relkit.launch.job relkit.launch.peers relkit.launch.recovery "
         "relkit.linkcheck relkit.net relkit.netcheck relkit.netcheck.measure "
         "relkit.netcheck.measure.probes relkit.netcheck.report relkit.netcheck.solve "
@@ -61,6 +61,7 @@ ALLOWED: Mapping[str, str] = {
     "entry": "ground relkit.flash_checkpoint.protection relkit.hook",
     "relkit.accounting": "ground",
     "relkit.checkpoint": "ground",
+    "relkit.checkpoint.convert": "ground relkit.checkpoint",
     "relkit.data": "ground",
     "relkit.doctor": "ground relkit.hook relkit.stacks.engines",
     "relkit.flash_checkpoint": (
@@ -237,6 +238,7 @@ ALLOWED: Mapping[str, str] = {
 
 # torch is slow to start: only what runs inside a job, or in a child made for it, imports it.
 TORCH_ROOMS = (
+    "relkit.checkpoint.convert",
     "relkit.flash_checkpoint",
     "relkit.launch",
     "relkit.megatron_adaptor",

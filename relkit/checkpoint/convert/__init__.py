@@ -1,0 +1,1 @@
+"""Weights in another form: Megatron's torch layout of any degrees, and Hugging Face's folders."""
