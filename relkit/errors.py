@@ -31,11 +31,6 @@ class RelkitError(Exception):
         if next_step is not None:
             self.next_step = next_step
 
-    @property
-    def __notes__(self) -> list[str]:  # type: ignore[override]
-        """What Python (from 3.11 on) shows under a traceback that no command has caught."""
-        return [f"next: {self.next_step}"] if self.next_step else []
-
 
 class SystemProblem(RelkitError):
     """The operating system refused what a command had not expected to be refused."""

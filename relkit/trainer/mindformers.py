@@ -16,7 +16,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from relkit.errors import UsageProblem
+from relkit.errors import RelkitError, UsageProblem
 from relkit.trainer.config.config import (
     DatasetConfig,
     ModelConfig,
@@ -64,7 +64,11 @@ def init_configs_from_yaml(file_path: str) -> SimpleNamespace:
         if os.environ.get("RANK", "0") == "0":
             print(f"relkit: {sentence}", file=sys.stderr, flush=True)
 
-    config = parse_flags(["--config_path", str(file_path)], warn=warn)
+    try:
+        config = parse_flags(["--config_path", str(file_path)], warn=warn)
+    except RelkitError as error:
+        error.__notes__ = [f"next: {error.next_step}"]  # under a traceback, from Python 3.11 on
+        raise
     sections = {f"{name}_config": getattr(config, name) for name in config.__dataclass_fields__}
     _ThisRun.config, _ThisRun.sections = config, SimpleNamespace(**sections)
     return _ThisRun.sections
@@ -107,10 +111,8 @@ class GPTModel(GPT):
                 next_step="Leave them out: relkit has only 0 and True.",
             )
         super().__init__(config, vocab_rows=config.padded_vocab_size(_joined().mesh.tensor.size))
-        if not pre_process:
-            self.embedding = None
-        if not post_process:
-            self.output_layer = None
+        self.embedding = self.embedding if pre_process else None
+        self.output_layer = self.output_layer if post_process else None
 
 
 def get_model(model_provider_func: Callable[..., GPT], training_config: TrainingConfig) -> Network:
@@ -153,9 +155,9 @@ def get_optimizer(
 def get_dataset(dataset_config: DatasetConfig) -> tuple[GPTDataset, GPTDataset | None]:
     """Samples to train on, and those to validate on (None without `eval_interval`)."""
     _refuse_others(dataset_config=dataset_config)
-    ranks = get_data_parallel_world_size()
-    _ThisRun.data = build_datasets(_loaded(), data_parallel_size=ranks)
-    return _ThisRun.data.train, _ThisRun.data.valid
+    data = build_datasets(_loaded(), data_parallel_size=get_data_parallel_world_size())
+    _ThisRun.data = data
+    return data.train, data.valid
 
 
 def train(
@@ -174,8 +176,7 @@ def train(
                 "train: relkit trains on what get_dataset gives, and tells the loss, nothing else",
                 next_step="Give None for metrics and evaluation; eval_interval is in the YAML.",
             )
-        data = replace(_ThisRun.data, valid=val_data)
-        job = _joined()
+        job, data = _joined(), replace(_ThisRun.data, valid=val_data)
         train_in(job, Trainer(_loaded(), job.mesh, hooks=job.hooks, optimizer=optimizer), data)
 
 
