@@ -42,9 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", type=Path, help="figures as JSON")
     parser.add_argument("--local-copy", action="store_true", help="a copy in place of the barrier")
-    parser.add_argument("--all-reduce", action="store_true", help="sum whole gradients")
     options = parser.parse_args(argv)
-    form = {"local_copy_os": options.local_copy, "ttp_all_reduce": options.all_reduce}
+    form = {"local_copy_os": options.local_copy}
     torch.set_num_threads(1)
     figures: dict[str, Any] = {}
     failed = False

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TOKENIZER_TYPES = (
     "GPT2BPETokenizer",
     "HFTokenizer",
+    "TiktokenTokenizer",
     "CharLevelTokenizer",
     "HuggingFaceTokenizer",
     "HFGPT2Tokenizer",
@@ -37,7 +38,8 @@ TOKENIZER_TYPES = (
     multiple=True,
     required=True,
     metavar="FILES",
-    help="File, glob or list with commas: .jsonl, .json, either with .gz, or .parquet.",
+    help="File, glob, folder or list with commas: .jsonl, .json, either with .gz or .zst, "
+    ".parquet, or lm_dataformat's archives.",
 )
 @click.option(
     "--output-prefix",
@@ -66,7 +68,7 @@ TOKENIZER_TYPES = (
     "vocab_file",
     default="",
     metavar="PATH",
-    help="vocab.json, or tokenizer.json (HFTokenizer).",
+    help="vocab.json; tokenizer.json (HFTokenizer); .tiktoken file or name (TiktokenTokenizer).",
 )
 @click.option("--merge-file", default="", metavar="PATH", help="merges.txt (GPT2BPETokenizer).")
 @click.option("--append-eod", is_flag=True, help="End each document with the tokenizer's token.")
@@ -75,6 +77,19 @@ TOKENIZER_TYPES = (
     default="",
     metavar="TEXT",
     help="The end-of-document token, if its name is unusual.",
+)
+@click.option("--ftfy", is_flag=True, help="Have ftfy mend each text first.")
+@click.option(
+    "--num-docs",
+    type=click.IntRange(min=1),
+    help="Documents of the input, if known: progress is then counted in them.",
+)
+@click.option(
+    "--dataset-impl",
+    type=click.Choice(("mmap", "lazy", "cached")),
+    default="mmap",
+    show_default=True,
+    help="The kind of data set: mmap is the only one that is written.",
 )
 @click.option(
     "--workers",
@@ -93,7 +108,7 @@ TOKENIZER_TYPES = (
     "--master",
     default="",
     metavar="URL",
-    help="Spark's master.  [default: local, with --workers cores]",
+    help="Spark's master.  [default: spark-submit's, else local, with --workers cores]",
 )
 @click.option(
     "--partitions",
@@ -120,6 +135,9 @@ def preprocess(
     merge_file: str,
     append_eod: bool,
     eod_token: str,
+    ftfy: bool,
+    num_docs: int | None,
+    dataset_impl: str,
     workers: int | None,
     engine: str,
     master: str,
@@ -147,6 +165,11 @@ def preprocess(
         raise UsageProblem(f"{more_keys[0]!r} belongs to no option")
     if engine != "spark" and (master or partitions):
         raise UsageProblem("--master and --partitions are Spark's: add --engine spark")
+    if dataset_impl != "mmap":
+        raise UsageProblem(
+            f"--dataset-impl {dataset_impl} is not written: its loaders are gone from Megatron",
+            next_step="Leave it out; GPT-NeoX reads what is written with data_impl mmap.",
+        )
     kind = ALIASES.get(tokenizer_type, tokenizer_type)
     job = Job(
         inputs=inputs,
@@ -154,13 +177,14 @@ def preprocess(
         tokenizer=TokenizerSpec(kind, vocab_file, merge_file, eod_token),
         keys=(*keys, *more_keys) or ("text",),
         is_eod_appended=append_eod,
+        is_repaired=ftfy,
         workers=workers or len(os.sched_getaffinity(0)),
         is_forced=force,
     )
     # The temporary files go with us, whoever ends us.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     started = time.time()
-    with _progress(log_interval) as tell:
+    with _progress(log_interval, num_docs) as tell:
         result = _run(job, engine, master, partitions, tell)
     report = made_report(
         result.made,
@@ -189,7 +213,7 @@ def _run(
 
 
 @contextmanager
-def _progress(log_interval: int) -> Iterator[Callable[[int, int, int], None]]:
+def _progress(log_interval: int, num_docs: int | None) -> Iterator[Callable[[int, int, int], None]]:
     """A bar on a terminal; Megatron's lines elsewhere."""
     started = time.monotonic()
     said = 0
@@ -199,9 +223,12 @@ def _progress(log_interval: int) -> Iterator[Callable[[int, int, int], None]]:
             nonlocal said
             elapsed_s = max(time.monotonic() - started, 1e-9)
             rates = f"{documents / elapsed_s:.0f} docs/s, {done / 1e6 / elapsed_s:.1f} MB/s"
+            if num_docs:
+                done, total = min(documents, num_docs), num_docs
             bar(done, total, f"{documents} ({rates})")
             if not sys.stderr.isatty() and documents // log_interval > said:
                 said = documents // log_interval
-                say_progress(f"Processed {documents} documents ({rates}).")
+                of_all = f" of {num_docs}" if num_docs else ""
+                say_progress(f"Processed {documents}{of_all} documents ({rates}).")
 
         yield tell

@@ -1,4 +1,4 @@
-"""Input files as chunks of JSON lines: .jsonl, .json, either with .gz, and .parquet.
+"""Input files as chunks of JSON lines: .jsonl, .json, either packed, .parquet, and archives.
 
 A source is a file or a part of one. The parts of a file contain each of its lines or rows exactly
 once and in order, so several machines can read them.
@@ -9,12 +9,15 @@ from __future__ import annotations
 import glob
 import gzip
 import json
+import tarfile
+import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relkit.data.archives import ENDINGS, LINES, TEXTS, documents, line_streams
 from relkit.errors import BadInputFile, MissingExtra, UsageProblem
 from relkit.files.input_file import open_input, require_regular
 
@@ -44,7 +47,7 @@ class Chunk:
     Args:
         data: JSON lines.
         where: of its first line, for a message: "a.jsonl, byte 1024".
-        unit: what the lines are counted as: "line" or "row".
+        unit: what the lines are counted as: "line", "row" or "document".
         first: number of the first line within `where`, from 1.
         done_bytes: how far into the file reading has come.
     """
@@ -57,7 +60,9 @@ class Chunk:
 
 
 def find_sources(words: Sequence[str]) -> list[Source]:
-    """The files that words name: paths, globs, lists with commas; sorted within a glob.
+    """The files that words name: paths, globs, folders, lists with commas.
+
+    Those of a glob, and those of a folder with a known ending, are in the order of their names.
 
     Raises:
         BadInputFile: a word names no file.
@@ -66,6 +71,8 @@ def find_sources(words: Sequence[str]) -> list[Source]:
     for word in (part for listed in words for part in listed.split(",") if part):
         exact = Path(word)
         paths = [exact] if exact.is_file() else sorted(map(Path, glob.glob(word)))  # noqa: PTH207
+        if exact.is_dir():
+            paths = sorted(path for path in exact.iterdir() if path.name.endswith(ENDINGS))
         files = [path for path in paths if path.is_file()]
         if not files:
             raise BadInputFile(f"--input {word}: no such file")
@@ -76,10 +83,10 @@ def find_sources(words: Sequence[str]) -> list[Source]:
 
 
 def split_source(source: Source, part_bytes: int) -> list[Source]:
-    """Parts of a file of about `part_bytes` each; a .gz file is one part."""
+    """Parts of a file of about `part_bytes` each; a packed file or an archive is one part."""
     path = source.path
     size = _size(path)
-    if path.suffix == ".gz" or not size:
+    if path.name.endswith((".gz", *LINES, *TEXTS)) or not size:
         return [source]
     if path.suffix == ".parquet":
         with _parquet(path) as file:
@@ -111,20 +118,46 @@ def read_chunks(source: Source, keys: Sequence[str]) -> Iterator[Chunk]:
     try:
         if path.suffix == ".parquet":
             yield from _rows(source, keys)
+        elif path.name.endswith(TEXTS):
+            with open_input(path) as packed:
+                yield from _documents(path, documents(str(path), packed), packed.tell)
+        elif path.name.endswith(LINES):
+            with open_input(path) as packed:
+                for where, stream in line_streams(str(path), packed):
+                    yield from _lines(source, stream, packed.tell, where)
         elif path.suffix == ".gz":
-            with open_input(path) as packed, gzip.open(packed) as stream:
-                yield from _lines(source, stream, packed.tell)
+            with open_input(path) as packed, gzip.open(packed) as unpacked:
+                yield from _lines(source, unpacked, packed.tell)
         else:
             with open_input(path) as stream:
                 yield from _lines(source, stream, stream.tell)
-    except (EOFError, zlib.error) as error:
+    except (EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile) as error:
         raise BadInputFile(f"{path} is truncated or damaged: {error}") from error
     except OSError as error:
         raise BadInputFile(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _lines(source: Source, stream: Any, position: Callable[[], int]) -> Iterator[Chunk]:  # noqa: ANN401
-    at, first, where = source.start, 1, str(source.path)
+def _documents(path: Path, lines: Iterable[bytes], position: Callable[[], int]) -> Iterator[Chunk]:
+    gathered: list[bytes] = []
+    size, first = 0, 1
+    for line in lines:
+        gathered.append(line)
+        size += len(line)
+        if size >= CHUNK_BYTES:
+            yield Chunk(b"".join(gathered), str(path), "document", first, position())
+            first += len(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield Chunk(b"".join(gathered), str(path), "document", first, position())
+
+
+def _lines(
+    source: Source,
+    stream: Any,  # noqa: ANN401
+    position: Callable[[], int],
+    where: str = "",
+) -> Iterator[Chunk]:
+    at, first, where = source.start, 1, where or str(source.path)
     if at:
         stream.seek(at - 1)
         at += len(stream.readline()) - 1

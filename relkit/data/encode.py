@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from relkit.data.documents import Chunk
 from relkit.data.index_file import token_dtype
 from relkit.data.tokenizer import Tokenizer
-from relkit.errors import BadInputFile, UsageProblem
+from relkit.errors import BadInputFile, MissingExtra, UsageProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,25 @@ class Encoder:
         tokenizer: text to tokens.
         keys: of the JSON objects.
         is_eod_appended: append the end-of-document token to each document that is not empty.
+        is_repaired: have ftfy mend each text first, as GPT-NeoX's --ftfy does.
 
     Raises:
+        MissingExtra: ftfy is not installed.
         UsageProblem: the token is to be appended, and the tokenizer has none.
     """
 
-    def __init__(self, tokenizer: Tokenizer, keys: Sequence[str], *, is_eod_appended: bool) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        keys: Sequence[str],
+        *,
+        is_eod_appended: bool,
+        is_repaired: bool = False,
+    ) -> None:
         self.dtype = token_dtype(tokenizer.vocab_size)
         self._tokenizer = tokenizer
         self._keys = tuple(keys)
+        self._repair = _ftfy() if is_repaired else None
         self._eod = b""
         if is_eod_appended:
             if tokenizer.eod is None:
@@ -75,6 +85,8 @@ class Encoder:
                     _check_surrogates(chunk, number, key, text)
             texts += of_document
             counts.append(len(of_document))
+        if self._repair is not None:
+            texts = [self._repair(text) for text in texts]
         tokens = self._tokenizer.encode_batch(texts)
 
         pieces: list[bytes] = []
@@ -93,6 +105,14 @@ class Encoder:
         return Encoded(
             b"".join(pieces), sizes.astype(np.int32), np.array(per_document, dtype=np.int64)
         )
+
+
+def _ftfy() -> Callable[[str], str]:
+    try:
+        from ftfy import fix_text
+    except ImportError as error:
+        raise MissingExtra("--ftfy needs the ftfy package", next_step="pip install ftfy") from error
+    return fix_text
 
 
 def _at(chunk: Chunk, number: int) -> str:
@@ -114,6 +134,8 @@ def _parse(chunk: Chunk) -> list[tuple[int, Any]]:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise BadInputFile(f"{_at(chunk, number)} is not JSON: {error}") from error
+        if isinstance(row, str):
+            row = {"text": row}  # lm_dataformat's oldest form
         if not isinstance(row, dict):
             raise BadInputFile(f"{_at(chunk, number)} is not a JSON object")
         rows.append((number, row))

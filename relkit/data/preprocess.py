@@ -25,12 +25,13 @@ class Job:
     """What to preprocess, and how.
 
     Args:
-        inputs: files, globs, or lists with commas: .jsonl, .json (one object a line), either with
-            .gz, and .parquet.
+        inputs: files, globs, folders, or lists with commas: .jsonl, .json (one object a line),
+            either with .gz or .zst, .parquet, and lm_dataformat's archives (`archives.py`).
         output_prefix: the data sets become OUTPUT_PREFIX_KEY_document.
         tokenizer: text to tokens.
         keys: of the JSON objects, or columns; a data set is made of each.
         is_eod_appended: each document ends with the end-of-document token.
+        is_repaired: ftfy mends each text first.
         workers: processes that encode, 1 or more.
         is_forced: a data set of that name may be replaced.
     """
@@ -40,6 +41,7 @@ class Job:
     tokenizer: TokenizerSpec
     keys: tuple[str, ...] = ("text",)
     is_eod_appended: bool = False
+    is_repaired: bool = False
     workers: int = 1
     is_forced: bool = False
 
@@ -118,7 +120,11 @@ def preprocess(job: Job, progress: Progress | None = None) -> PreprocessResult:
     size = total_bytes(sources)
     with (
         Workers(
-            job.tokenizer, job.keys, is_eod_appended=job.is_eod_appended, workers=job.workers
+            job.tokenizer,
+            job.keys,
+            is_eod_appended=job.is_eod_appended,
+            is_repaired=job.is_repaired,
+            workers=job.workers,
         ) as workers,
         ExitStack() as stack,
     ):

@@ -57,8 +57,8 @@ def preprocess(
 
     Args:
         job: what to do; with a local master, job.workers is its cores.
-        master: URL of Spark's master; "": local. A session that is active already is used, and
-            left as it is.
+        master: URL of Spark's master; "": that of spark-submit, which has started us, else local.
+            A session that is active already is used, and left as it is.
         partitions: parts of the input, at least one a file; None: by size.
         progress: called as shards are finished; documents are counted at the end.
 
@@ -79,7 +79,7 @@ def preprocess(
     output = Path(job.output_prefix).absolute()
     folder = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}-shards-"))
     try:
-        with spark_context(master or f"local[{job.workers}]") as context:
+        with spark_context(master, cores=job.workers) as context:
             spread = context.parallelize(list(enumerate(parts)), len(parts))
             work = spread.mapPartitions(partial(encode_parts, _absolute(job), folder))
             with _reported(folder, len(parts), size, progress):
@@ -122,7 +122,12 @@ def encode_parts(job: Job, folder: Path, parts: Iterator[tuple[int, Source]]) ->
 
 
 def _encode_part(job: Job, part: Source, prefix: str) -> None:
-    encoder = Encoder(load_tokenizer(job.tokenizer), job.keys, is_eod_appended=job.is_eod_appended)
+    encoder = Encoder(
+        load_tokenizer(job.tokenizer),
+        job.keys,
+        is_eod_appended=job.is_eod_appended,
+        is_repaired=job.is_repaired,
+    )
     with ExitStack() as stack:
         writers = [
             stack.enter_context(IndexedWriter(f"{prefix}-{number}", encoder.dtype))
@@ -139,7 +144,10 @@ def _absolute(job: Job) -> Job:
     """The job for an executor, which need not have the driver's working folder."""
     spec = job.tokenizer
     files = {"vocab_file": spec.vocab_file, "merge_file": spec.merge_file}
-    absolute = {name: str(Path(file).absolute()) for name, file in files.items() if file}
+    # What is no file here is a name: an encoding of tiktoken's.
+    absolute = {
+        n: str(Path(file).absolute()) for n, file in files.items() if file and Path(file).exists()
+    }
     return replace(job, tokenizer=replace(spec, **absolute))
 
 

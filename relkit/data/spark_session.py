@@ -14,15 +14,19 @@ from relkit.errors import MissingExtra, RelkitError, ToolMissing
 
 JVM_STOP_TIMEOUT_S = 30.0
 LOOPBACK = "127.0.0.1"
+# Set by spark-submit for the program that it starts.
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
 ADVICE = "Is relkit installed on the executors, and do they see the same files as the driver?"
 
 
 @contextmanager
-def spark_context(master: str) -> Iterator[Any]:
+def spark_context(master: str, cores: int = 1) -> Iterator[Any]:
     """The active Spark context, left as it is, or a new one, ended with all it started.
 
     Args:
-        master: URL of the master of a new one. A local one listens on the loopback only.
+        master: URL of the master of a new one; "": what spark-submit was told, where it has started
+            us, and else a local one. That listens on the loopback only.
+        cores: of a local one.
 
     Raises:
         MissingExtra: pyspark is not installed.
@@ -43,11 +47,18 @@ def spark_context(master: str) -> Iterator[Any]:
     if active is not None:
         yield active
         return
-    is_local = master.startswith("local")
-    conf = SparkConf().setMaster(master).setAppName("relkit data preprocess")
-    for key in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
-        conf.set(key, "false")
-    conf.set("spark.log.level", "OFF" if is_local else "ERROR")
+    conf = SparkConf()
+    is_submitted = SUBMITTED in os.environ
+    if not master and not is_submitted:
+        master = f"local[{cores}]"
+    if master:
+        conf.setMaster(master)
+    is_local = master.startswith("local") and not is_submitted
+    if not is_submitted:
+        # What spark-submit was told, its --name and --conf, holds as it is.
+        conf.setAppName("relkit data preprocess").set("spark.ui.enabled", "false")
+        conf.set("spark.ui.showConsoleProgress", "false")
+        conf.set("spark.log.level", "OFF" if is_local else "ERROR")
     if is_local:
         conf.set("spark.driver.bindAddress", LOOPBACK).set("spark.driver.host", LOOPBACK)
     try:

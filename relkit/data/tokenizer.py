@@ -16,7 +16,7 @@ from relkit.errors import BadInputFile, MissingExtra, UsageProblem
 from relkit.files.input_file import read_input_text
 from relkit.text.foreign_json import parse_json
 
-KINDS = ("GPT2BPETokenizer", "HFTokenizer", "CharLevelTokenizer")
+KINDS = ("GPT2BPETokenizer", "HFTokenizer", "TiktokenTokenizer", "CharLevelTokenizer")
 ALIASES = {"HuggingFaceTokenizer": "HFTokenizer", "HFGPT2Tokenizer": "GPT2BPETokenizer"}
 
 # Vocabularies of a million tokens have some 30 MB.
@@ -32,7 +32,8 @@ class TokenizerSpec:
 
     Args:
         kind: one of KINDS.
-        vocab_file: vocab.json of GPT2BPETokenizer; tokenizer.json (or its folder) of HFTokenizer.
+        vocab_file: vocab.json of GPT2BPETokenizer; tokenizer.json (or its folder) of HFTokenizer;
+            a .tiktoken file, or the name of one of tiktoken's encodings, of TiktokenTokenizer.
         merge_file: merges.txt of GPT2BPETokenizer.
         eod_token: the text of the end-of-document token; "": one of EOD_TOKENS.
     """
@@ -43,7 +44,11 @@ class TokenizerSpec:
     eod_token: str = ""
 
     def __post_init__(self) -> None:
-        needed = {"GPT2BPETokenizer": ("vocab_file", "merge_file"), "HFTokenizer": ("vocab_file",)}
+        needed = {
+            "GPT2BPETokenizer": ("vocab_file", "merge_file"),
+            "HFTokenizer": ("vocab_file",),
+            "TiktokenTokenizer": ("vocab_file",),
+        }
         if self.kind not in KINDS:
             raise UsageProblem(f"{self.kind!r} is not a tokenizer type; known: {', '.join(KINDS)}")
         for name in needed.get(self.kind, ()):
@@ -67,11 +72,16 @@ def load_tokenizer(spec: TokenizerSpec) -> Tokenizer:
 
     Raises:
         BadInputFile: a file is missing, or is not what it should be.
-        MissingExtra: the `tokenizers` package is not installed.
+        MissingExtra: the `tokenizers` (or the `tiktoken`) package is not installed.
         UsageProblem: there is no token of the name that was given.
     """
     if spec.kind == "CharLevelTokenizer":
         return CharLevelTokenizer()
+    if spec.kind == "TiktokenTokenizer":
+        # Only here: it needs another library, which has its own way to files.
+        from relkit.data.tiktoken_encoding import TiktokenTokenizer
+
+        return TiktokenTokenizer(spec.vocab_file, spec.eod_token)
     try:
         import tokenizers
     except ImportError as error:

@@ -24,7 +24,8 @@ def main() -> None:
     try:
         settings = json.loads(read_frame(requests)[0])
         tokenizer = load_tokenizer(TokenizerSpec(**settings["tokenizer"]))
-        encoder = Encoder(tokenizer, settings["keys"], is_eod_appended=settings["is_eod_appended"])
+        wishes = {name: settings[name] for name in ("is_eod_appended", "is_repaired")}
+        encoder = Encoder(tokenizer, settings["keys"], **wishes)
     except RelkitError as error:
         write_frame(answers, b"error", error_part(error))
         return

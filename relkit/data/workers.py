@@ -37,7 +37,7 @@ class Workers:
     Args:
         tokenizer: what they encode with.
         keys: of the JSON objects.
-        is_eod_appended: whether documents get the end-of-document token.
+        is_eod_appended, is_repaired: see `Encoder`.
         workers: how many, 1 or more.
 
     Raises:
@@ -45,12 +45,19 @@ class Workers:
     """
 
     def __init__(
-        self, tokenizer: TokenizerSpec, keys: Sequence[str], *, is_eod_appended: bool, workers: int
+        self,
+        tokenizer: TokenizerSpec,
+        keys: Sequence[str],
+        *,
+        is_eod_appended: bool,
+        workers: int,
+        is_repaired: bool = False,
     ) -> None:
         settings = {
             "tokenizer": asdict(tokenizer),
             "keys": list(keys),
             "is_eod_appended": is_eod_appended,
+            "is_repaired": is_repaired,
         }
         self._children: list[subprocess.Popen[bytes]] = []
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()

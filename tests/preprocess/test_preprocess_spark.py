@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -31,6 +34,48 @@ def listening_beyond_loopback() -> set[str]:
 
 def children() -> list[psutil.Process]:
     return psutil.Process().children(recursive=True)
+
+
+@pytest.mark.long
+def test_spark_submit_runs_the_job_on_the_master_that_it_names(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "in.jsonl", stanzas())
+    spec = gpt2_files(tmp_path)
+    single = tmp_path / "single"
+    preprocess(Job(inputs=(str(tmp_path / "in.jsonl"),), output_prefix=str(single), tokenizer=spec))
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).parent / "spark-submit"),
+            *("--master", "local[1]", "--name", "as-told", "--executor-cores=2"),
+            *("--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1"),
+            *("--conf", "spark.driver.bindAddress=127.0.0.1"),
+            *("--conf", "spark.eventLog.compress=false"),
+            *("--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir={logs}"),
+            str(Path(__file__).parents[2] / "examples" / "pyspark_preprocess.py"),
+            *(
+                "--input",
+                str(tmp_path / "in.jsonl"),
+                "--output-prefix",
+                str(tmp_path / "submitted"),
+            ),
+            *("--tokenizer-type", "GPT2BPETokenizer", "--vocab", spec.vocab_file),
+            *("--merge-file", spec.merge_file, "--jsonl-keys", "text", "--workers", "64"),
+        ],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    # Each application has a folder of its own.
+    events = "".join(path.read_text() for path in logs.rglob("events*"))
+    assert '"spark.master":"local[1]"' in events
+    assert '"spark.app.name":"as-told"' in events
+    for ending in ("bin", "idx"):
+        written = (tmp_path / f"submitted_text_document.{ending}").read_bytes()
+        assert written == (tmp_path / f"single_text_document.{ending}").read_bytes()
 
 
 @pytest.mark.long

@@ -150,4 +150,4 @@ def test_bad_tokenizer_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="needs --merge-file"):
         TokenizerSpec("GPT2BPETokenizer", "vocab.json")
     with pytest.raises(UsageProblem, match="not a tokenizer type"):
-        TokenizerSpec("TiktokenTokenizer")
+        TokenizerSpec("BertWordPiece")

@@ -37,7 +37,6 @@ class Case:
     name: str
     layout: Layout
     copies: int = 2
-    all_reduce: bool = False
     dead: tuple[int, ...] = ()
     clip: str = "ClipGlobalNorm"
 
@@ -52,7 +51,6 @@ CASES = (
     Case("DP3", layout(3), dead=(1,)),
     Case("DP3, three copies", layout(3), copies=3, dead=(0, 2)),
     Case("DP4", layout(4), dead=(0, 1)),
-    Case("DP4, all-reduce", layout(4), all_reduce=True, dead=(2,)),
     Case("DP4, clipped by value", layout(4), clip="GradClipByValue", dead=(3,)),
     Case("experts on all", layout(2, "experts"), dead=(1,)),
     Case("TP2", layout(4, tensor_model_parallel_size=2), dead=(0, 3)),
@@ -79,7 +77,6 @@ class Steps:
         config = case.layout.config(case.layout.models[0])
         training = replace(
             config.training,
-            ttp_all_reduce=case.all_reduce and copies > 0,
             grad_clip_type=case.clip,
             clip_value=0.05,
         )

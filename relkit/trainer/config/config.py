@@ -291,8 +291,6 @@ class TrainingConfig:
         keep_checkpoint_max: older ones are removed beyond this many; None: keep all.
         resume_training: whether `load` (or `save`, where load is empty) is resumed from.
         ttp_copies: ranks that hold each shard of the optimizer state under try-to-persist.
-        ttp_all_reduce: sum whole gradients on every rank there, as MindIO TTP does, in place of a
-            reduce-scatter and an exchange (the same bits).
         local_copy_os: keep each shard's last state there, in place of a barrier in every step.
         ttp_audit_interval: steps between two comparisons of the copies; None: never.
     """
@@ -319,7 +317,6 @@ class TrainingConfig:
     keep_checkpoint_max: int | None = None
     resume_training: bool = False
     ttp_copies: int = 2
-    ttp_all_reduce: bool = False
     local_copy_os: bool = False
     ttp_audit_interval: int | None = None
 

@@ -49,7 +49,12 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--normalization", "model.normalization", "LayerNorm or RMSNorm", str),
     Flag("--norm-epsilon", "model.layernorm_epsilon", "added to the variance", float),
     _switch("--swiglu", "model.activation", "SwiGLU in place of GELU", "swiglu"),
-    _switch("--openai-gelu", "model.gelu_tanh", "the tanh approximation, as GPT-2 has it"),
+    _switch(
+        "--no-bias-gelu-fusion",
+        "model.gelu_tanh",
+        "GELU by erf, not by Megatron's fused kernel, which is the tanh approximation",
+        False,
+    ),
     _switch("--disable-bias-linear", "model.add_bias_linear", "no biases in layers", False),
     _switch(
         "--untie-embeddings-and-output-weights",
@@ -122,7 +127,6 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--output-dir", "training.output_dir", "logs and events (relkit's own flag)", str),
     Flag("--keep-checkpoint-max", "training.keep_checkpoint_max", "newest ones kept (own flag)"),
     Flag("--ttp-copies", "training.ttp_copies", "ranks that hold each optimizer shard (own flag)"),
-    _switch("--ttp-all-reduce", "training.ttp_all_reduce", "sum whole gradients (own flag)"),
     _switch(
         "--local-copy-os",
         "training.local_copy_os",
@@ -139,22 +143,5 @@ FLAG_OF: Mapping[str, str] = {flag.field: flag.name for flag in reversed(FLAGS)}
 """Field -> the flag that sets it."""
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(f"--{name}" for name in text.split())
-
-
-IGNORED_SWITCHES = _names(
-    """accumulate-allreduce-grads-in-fp32 attention-softmax-in-fp32 log-num-zeros-in-grad
-    log-params-norm log-throughput manual-gc masked-softmax-fusion
-    no-async-tensor-model-parallel-allreduce no-bias-dropout-fusion no-bias-gelu-fusion
-    no-bias-swiglu-fusion no-create-attention-mask-in-dataloader no-gradient-accumulation-fusion
-    no-masked-softmax-fusion no-mmap-bin-files no-persist-layer-norm no-rope-fusion
-    overlap-grad-reduce overlap-param-gather recompute-activations tp-comm-overlap use-flash-attn
-    use-legacy-models use-mcore-models"""
-)
-IGNORED_VALUES = _names(
-    """attention-backend data-impl distributed-timeout-minutes local-rank num-workers
-    recompute-granularity recompute-method recompute-num-layers tensorboard-dir timing-log-level
-    wandb-exp-name wandb-project"""
-)
-"""Flags of Megatron that change no number here: speed, memory and logging of another program."""
+IGNORED = ("--use-flash-attn", "--use-fused-rmsnorm")
+"""Switches of the guides' scripts that change no number here; others are refused by name."""

@@ -43,7 +43,6 @@ OPTIMIZER_ALIASES = {
     "Came": "CAME",
     "mint.AdamW": "AdamW",
     "SpeedAdamW": "AdamW",
-    "AdamWeightDecay": "AdamW",
 }
 
 

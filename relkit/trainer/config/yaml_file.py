@@ -1,7 +1,7 @@
 """MindFormers' YAML as a configuration's values: sections, nested keys, null, other names.
 
-Source: the MindFormers tutorial on dynamic graph parallelism, and mindformers' pynative config.py
-for the keys that the tutorial leaves out.
+Source: the MindFormers tutorial on dynamic graph parallelism. A key that the tutorial does not have
+is one of the sections' own fields (`config.py`), or is refused by name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import yaml
 from relkit.errors import BadInputFile, UsageProblem
 from relkit.files.input_file import read_input_text
 from relkit.trainer.config.values import FIELDS, Values, Warn, coerce, nearest
-from relkit.trainer.config.yaml_keys import IGNORED, MODEL, RENAMED, TRANSLATED, Key
+from relkit.trainer.config.yaml_keys import MODEL, RENAMED, TRANSLATED, Key
 
 _MAX_BYTES = 16 << 20
 
@@ -63,6 +63,8 @@ def yaml_values(path: Path, *, model_section: str, warn: Warn) -> Values:
         if not isinstance(content, dict):
             raise UsageProblem(f"{path}: section {title} is {content!r}, not keys with values")
         values |= _section(section, str(title), content, warn)
+    if "training.loss_scale" in values and values.get("model.compute_dtype") != "float16":
+        warn("training_config.loss_scale is 1 here: only compute_dtype float16 needs another")
     return values
 
 
@@ -95,11 +97,7 @@ def _section(section: str, title: str, content: Mapping[str, Any], warn: Warn) -
     values: Values = {}
     # A preset is the ground that the other keys change, wherever it stands among them.
     for name in sorted(keys, key=lambda name: name != "preset"):
-        key = Key(keys[name], f"{title}.{name}", keys, warn)
-        if {name, name.partition(".")[0]} & IGNORED[section]:
-            if key.value not in (None, False, 0, "", []):
-                warn(f"{key.called} has no effect here")
-            continue
+        key = Key(keys[name], f"{title}.{name}", warn)
         translate = TRANSLATED.get((section, name))
         given = translate(key) if translate else {_field(section, title, name): key.value}
         for field, value in given.items():

@@ -6,6 +6,8 @@ it, cuts them, and allocates and draws no more than what it keeps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -13,13 +15,16 @@ from relkit.trainer.config.config import TrainerConfig
 from relkit.trainer.core.init import initialise
 from relkit.trainer.core.mesh import Mesh
 from relkit.trainer.core.model import GPT
-from relkit.trainer.core.parallel import parallelize, vocab_parallel_cross_entropy
+from relkit.trainer.core.parallel import parallelize
 from relkit.trainer.core.parameters import ParamInfo
 from relkit.trainer.core.pipeline import LossFunction
+from relkit.trainer.core.tensor_parallel import vocab_parallel_cross_entropy
 from relkit.trainer.data.samples import MicroBatch
 
 
-def build_model(config: TrainerConfig, mesh: Mesh) -> tuple[list[GPT], dict[str, ParamInfo]]:
+def build_model(
+    config: TrainerConfig, mesh: Mesh, make: Callable[..., GPT] = GPT
+) -> tuple[list[GPT], dict[str, ParamInfo]]:
     """This rank's model chunks, with their first weights, and what each of their parameters is.
 
     Under every layout the weights have the same bits; they depend on the seed alone.
@@ -27,6 +32,7 @@ def build_model(config: TrainerConfig, mesh: Mesh) -> tuple[list[GPT], dict[str,
     Args:
         config: `mesh` was built from its degrees.
         mesh: the groups of this rank.
+        make: the whole model, which each chunk is taken out of.
 
     Returns:
         One chunk per virtual stage, in the order in which a micro-batch meets them, in training
@@ -35,7 +41,7 @@ def build_model(config: TrainerConfig, mesh: Mesh) -> tuple[list[GPT], dict[str,
     chunks: list[GPT] = []
     infos: dict[str, ParamInfo] = {}
     for number in range(config.parallel.virtual_stages):
-        chunk = _stage(config, mesh, number)
+        chunk = _stage(config, mesh, number, make)
         of_chunk = parallelize(chunk, mesh, config)
         chunk.to_empty(device=mesh.device)
         initialise(chunk, of_chunk, config, mesh, config.training.seed)
@@ -52,14 +58,14 @@ def stage_layers(config: TrainerConfig, pipeline_rank: int, chunk: int) -> range
     return range(first, first + per_stage)
 
 
-def _stage(config: TrainerConfig, mesh: Mesh, number: int) -> GPT:
+def _stage(config: TrainerConfig, mesh: Mesh, number: int, make: Callable[..., GPT]) -> GPT:
     """The chunk of that number without storage: whatever other stages hold is taken out."""
     model = config.model
     is_first = mesh.is_first_stage and number == 0
     is_last = mesh.is_last_stage and number == config.parallel.virtual_stages - 1
     rows = model.padded_vocab_size(mesh.tensor.size)
     with torch.device("meta"):
-        chunk = GPT(model, vocab_rows=rows)
+        chunk = make(model, vocab_rows=rows)
         if is_last and not is_first and not model.untie_embeddings_and_output_weights:
             assert chunk.output_layer is not None
             chunk.output_layer.weight = nn.Parameter(torch.empty(rows, model.hidden_size))

@@ -116,8 +116,6 @@ class FlatBuffer:
         shard: ranks among which optimizer state is spread; a group of one keeps all of it. Either
             all of `reduce`, or a part of it (then every such part holds a copy of the state).
         replicas: who keeps copies of which shards, where `shard` is all of `reduce`; None: nobody.
-        all_reduce: with `replicas`, sum all gradients on every rank: one collective in place of a
-            reduce-scatter and an exchange of shards, with twice the traffic.
 
     Attributes:
         parameters, gradients: fp32 [layout.size].
@@ -132,11 +130,10 @@ class FlatBuffer:
         reduce: Group,
         shard: Group,
         replicas: ReplicaMap | None = None,
-        all_reduce: bool = False,
     ) -> None:
         assert replicas is None or replicas.ranks == reduce.ranks == shard.ranks
         self.reduce_group, self.shard_group = reduce, shard
-        self._replicas, self._all_reduce = replicas, all_reduce
+        self._replicas = replicas
         self.layout = plan([(n, tuple(p.shape), alone) for n, p, alone in parameters], reduce.size)
         device = parameters[0][1].device
         self.parameters = torch.zeros(self.layout.size, device=device)
@@ -170,12 +167,12 @@ class FlatBuffer:
             return
         for bucket, own in zip(self.layout.buckets, self.shards, strict=True):
             whole = self.gradients[bucket.start : bucket.end]
-            if self.shard_group.size == group.size and not self._all_reduce:
+            if self.shard_group.size == group.size:
                 # In place: the shard is the rank's own part of what is reduced.
                 reduce_scatter_into(self.gradients[own], whole, group=group.process_group)
             else:
                 dist.all_reduce(whole, group=group.process_group)
-        if self._replicas is not None and not self._all_reduce:
+        if self._replicas is not None:
             self._exchange(self._replicas)
 
     def _exchange(self, replicas: ReplicaMap) -> None:

@@ -104,7 +104,6 @@ class Optimizer:
                         reduce=reduce,
                         shard=shards[expert],
                         replicas=None if replicas is None else replicas[expert],
-                        all_reduce=config.training.ttp_all_reduce,
                     )
                     self.buffers.append(buffer)
                     self.places.append((number, expert))

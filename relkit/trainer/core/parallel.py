@@ -23,10 +23,7 @@ from relkit.trainer.core.tensor_parallel import (
     RowParallelLinear,
     SpreadSequence,
     VocabParallelEmbedding,
-    vocab_parallel_cross_entropy,
 )
-
-__all__ = ["finish_gradients", "parallelize", "vocab_parallel_cross_entropy"]
 
 WORD_EMBEDDINGS = "embedding.word_embeddings.weight"
 HEAD = "output_layer.weight"

@@ -24,7 +24,7 @@ from relkit.trainer.core.hooks import AllHooks, ReadyStep, StepHooks
 from relkit.trainer.core.loss_scaler import LossScaler
 from relkit.trainer.core.lr_schedule import learning_rate
 from relkit.trainer.core.mesh import Group, Mesh
-from relkit.trainer.core.optimizer import build_optimizer
+from relkit.trainer.core.optimizer import Optimizer, build_optimizer
 from relkit.trainer.core.pipeline import run_step
 from relkit.trainer.core.progress import Progress
 from relkit.trainer.data.samples import MicroBatch, global_batch_size
@@ -39,7 +39,8 @@ class Trainer:
         config: of the run.
         mesh: built from its degrees.
         hooks: see `StepHooks`.
-        shards, replicas: see `build_optimizer`.
+        replicas: see `build_optimizer`.
+        optimizer: one that is made already, with the model that it is of; None: both are made here.
 
     Attributes:
         progress: the last committed step; replaced as a whole.
@@ -52,16 +53,16 @@ class Trainer:
         mesh: Mesh,
         *,
         hooks: Sequence[StepHooks] = (),
-        shards: tuple[Group, Group] | None = None,
         replicas: tuple[ReplicaMap, ReplicaMap] | None = None,
+        optimizer: Optimizer | None = None,
     ) -> None:
         self.config, self.mesh = config, mesh
         self.hooks = AllHooks(hooks)
-        rng.seed_all(config.training.seed, mesh)
-        self.chunks, self.infos = build_model(config, mesh)
-        self.optimizer = build_optimizer(
-            self.chunks, self.infos, config, mesh, shards=shards, replicas=replicas
-        )
+        if optimizer is None:
+            rng.seed_all(config.training.seed, mesh)
+            made = build_model(config, mesh)
+            optimizer = build_optimizer(*made, config, mesh, replicas=replicas)
+        self.optimizer, self.chunks, self.infos = optimizer, optimizer.chunks, optimizer.infos
         self.loss_function = loss_function(config, mesh)
         self.scaler = LossScaler.start(config)
         self.batch_size = global_batch_size(config.dataset, mesh.data.size)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from relkit.errors import UsageProblem
 from relkit.trainer.config.config import TrainerConfig
 from relkit.trainer.config.dataset_files import with_dataset_files
-from relkit.trainer.config.flag_table import FLAG_OF, FLAGS, IGNORED_SWITCHES, IGNORED_VALUES
+from relkit.trainer.config.flag_table import FLAG_OF, FLAGS, IGNORED
 from relkit.trainer.config.presets import preset
 from relkit.trainer.config.values import (
     Values,
@@ -30,6 +30,8 @@ from relkit.trainer.config.values import (
 from relkit.trainer.config.yaml_file import settled, yaml_values
 
 DEFAULTS: Values = {
+    # Its fused kernel, which it takes wherever layers have biases, is the tanh approximation.
+    "model.gelu_tanh": True,
     "training.loss_scale_hysteresis": 2,
     "training.log_interval": 100,
     "training.eval_interval": 1000,
@@ -116,10 +118,8 @@ def parser() -> argparse.ArgumentParser:
     add("--ckpt-format", choices=("torch",), help="torch, which is the only one")
     add("--dataloader-type", choices=("single",), help="single, which is the only one")
     add("--context-parallel-size", type=int, choices=(1,), help="1: relkit has none")
-    for name in sorted(IGNORED_SWITCHES):
+    for name in IGNORED:
         made.add_argument(name, dest=name, action="store_true", help=argparse.SUPPRESS)
-    for name in sorted(IGNORED_VALUES):
-        made.add_argument(name, dest=name, help=argparse.SUPPRESS)
     return made
 
 
@@ -151,7 +151,7 @@ def _values(given: dict[str, Any], under: Values, warn: Warn) -> Values:
     for flag in FLAGS:
         if flag.name in given:
             values[flag.field] = coerce(flag.field, given[flag.name], flag.name)
-    for name in sorted((IGNORED_SWITCHES | IGNORED_VALUES) & given.keys()):
+    for name in sorted(given.keys() & set(IGNORED)):
         warn(f"{name} has no effect here")
     if "data_path" in given:
         values["dataset.data_path"] = _data_path(given["data_path"])
@@ -177,6 +177,9 @@ def _values(given: dict[str, Any], under: Values, warn: Warn) -> Values:
     if "num_layers_per_virtual_pipeline_stage" in given:
         stages = _virtual_stages(given["num_layers_per_virtual_pipeline_stage"], under | values)
         values["parallel.virtual_pipeline_model_parallel_size"] = stages
+    if values.get("model.add_bias_linear") is False:
+        # Without a bias Megatron has nothing to fuse, and takes the GELU of torch.
+        values.setdefault("model.gelu_tanh", False)
     if given.get("transformer_impl", "local") != "local":
         warn(f"--transformer-impl {given['transformer_impl']} has no effect here: it is local")
     return values

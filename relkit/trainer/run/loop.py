@@ -5,54 +5,45 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import FrameType
 
-import torch
-import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from relkit.accounting.worker_notes import RateNotes, note_total, noted_load
 from relkit.checkpoint import iteration_folder
-from relkit.errors import EXIT_OK, BadInputFile, RelkitError, UsageProblem
+from relkit.errors import EXIT_OK, BadInputFile, RelkitError
 from relkit.hook.marks import input_wait, mark_step
 from relkit.trainer.checkpointing import checkpoint
 from relkit.trainer.checkpointing.on_all_ranks import on_all_ranks
 from relkit.trainer.config.config import TrainerConfig
 from relkit.trainer.core.evaluate import evaluate
 from relkit.trainer.core.hooks import StepHooks
-from relkit.trainer.core.mesh import build_mesh
 from relkit.trainer.core.trainer import Trainer
-from relkit.trainer.data.samples import GPTDataset, MicroBatch, batches, build_datasets
+from relkit.trainer.data.samples import Datasets, GPTDataset, MicroBatch, batches, build_datasets
 from relkit.trainer.run.flops import flops_per_token, peak_flops
+from relkit.trainer.run.job import Job, join_job
 from relkit.trainer.telemetry.events import EventStream
 from relkit.trainer.telemetry.log import RankLog, short, step_line
-from relkit.ttp.collective_aborter import open_sockets
-from relkit.ttp.environment import enabled, worker_environment
-
-# Of glibc's malloc.h.
-M_TRIM_THRESHOLD = -1
-M_MMAP_THRESHOLD = -3
-KEEP_BYTES = 1 << 30
 
 
 class Run:
     """A trainer with its data, its log and its checkpoints."""
 
-    def __init__(self, trainer: Trainer, log: RankLog, events: EventStream) -> None:
+    def __init__(
+        self, trainer: Trainer, log: RankLog, events: EventStream, data: Datasets | None = None
+    ) -> None:
         self.trainer, self.log, self.events = trainer, log, events
         self.config, self.mesh = trainer.config, trainer.mesh
-        self.data = build_datasets(self.config, data_parallel_size=self.mesh.data.size)
+        self.data = data or build_datasets(self.config, data_parallel_size=self.mesh.data.size)
         index = self.data.train.index
         epochs = int((index.documents == index.documents[0]).sum())
         self.samples_per_epoch = max(1, len(index.shuffle) // epochs)
@@ -298,6 +289,23 @@ def _due(interval: int | None, step: int) -> bool:
     return interval is not None and step % interval == 0
 
 
+def train_in(job: Job, trainer: Trainer, data: Datasets | None = None) -> None:
+    """The whole run of a trainer: from where it goes on to its last checkpoint.
+
+    Args:
+        job: that its mesh is of.
+        data: of `build_datasets`; None: it is opened here.
+    """
+    run = Run(trainer, job.log, job.events, data)
+    if job.persist is None:
+        run.resume()
+        with _stop_on_sigterm(trainer):
+            run.train()
+    else:
+        run.resume(after_a_fault=job.persist.saved_before())
+        job.persist.run(trainer, run.train)
+
+
 @contextmanager
 def _stop_on_sigterm(trainer: Trainer) -> Iterator[None]:
     """SIGTERM ends the run after the step under way, with a checkpoint."""
@@ -313,24 +321,6 @@ def _stop_on_sigterm(trainer: Trainer) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _joined(backend: str) -> Iterator[None]:
-    """Inside it this process is in the job that its environment describes, if any."""
-    if dist.is_initialized() or "RANK" not in os.environ:
-        yield
-        return
-    if backend == "nccl" and not torch.cuda.is_available():
-        raise UsageProblem(
-            "--distributed-backend nccl needs an NVIDIA GPU, and torch sees none here",
-            next_step="Write --distributed-backend gloo to train on the CPU.",
-        )
-    dist.init_process_group(backend)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
 
 
 def pretrain(config: TrainerConfig, *, hooks: Sequence[StepHooks] = ()) -> int:
@@ -352,58 +342,11 @@ def pretrain(config: TrainerConfig, *, hooks: Sequence[StepHooks] = ()) -> int:
 
 @record  # so that torchrun and `relkit launch` show the first rank that failed, and why
 def _pretrain(config: TrainerConfig, hooks: Sequence[StepHooks]) -> int:
-    rank = int(os.environ.get("RANK", "0"))
-    output_dir = Path(config.training.output_dir)
-    keep_freed_memory()
     try:
-        with ExitStack() as stack:
-            log = stack.enter_context(RankLog(output_dir, rank))
-            events = stack.enter_context(EventStream(output_dir, rank))
-            environment = worker_environment() if enabled() and config.training.save else None
-            kept = open_sockets() if environment is not None else ()
-            if enabled() and environment is None:
-                log.info("try-to-persist is off: there is no --save folder to save into")
-            stack.enter_context(_joined(config.training.distributed_backend))
-            mesh = build_mesh(
-                config.parallel, config.model, backend=config.training.distributed_backend
-            )
-            events.write("start", world_size=mesh.world.size, pid=os.getpid())
-            if environment is None:
-                trainer = Trainer(config, mesh, hooks=hooks)
-                run = Run(trainer, log, events)
-                run.resume()
-                stack.enter_context(_stop_on_sigterm(trainer))
-                run.train()
-            else:
-                # Only here: a run without it loads nothing of it.
-                from relkit.trainer.checkpointing.persist import Persist, RunLogger
-
-                persist = Persist(
-                    environment, config, mesh, RunLogger(log.info, events.write), kept
-                )
-                trainer = Trainer(config, mesh, hooks=[*hooks, persist], replicas=persist.replicas)
-                run = Run(trainer, log, events)
-                run.resume(after_a_fault=persist.saved_before())
-                persist.run(trainer, run.train)
+        with join_job(config) as job:
+            hooks = [*hooks, *job.hooks]
+            train_in(job, Trainer(config, job.mesh, hooks=hooks, replicas=job.replicas))
     except RelkitError as error:
         print(f"relkit: {error}\n  next: {error.next_step}", file=sys.stderr, flush=True)
         return error.exit_code
     return EXIT_OK
-
-
-def keep_freed_memory() -> bool:
-    """Have malloc reuse large freed blocks instead of giving each back to the kernel.
-
-    Every large tensor on a CPU is otherwise new memory, whose pages the kernel clears one fault at
-    a time, in every step; with GPT-2's vocabulary that was 30 % of a small model's step. The
-    process then keeps what its largest step needed. Call it before the first large tensor is made.
-
-    Returns:
-        Whether the C library did so; it is left alone where it is not glibc.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    # An older glibc refuses thresholds above 32 MB.
-    kept = mallopt(M_MMAP_THRESHOLD, KEEP_BYTES) or mallopt(M_MMAP_THRESHOLD, 1 << 25)
-    return bool(kept and mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1))

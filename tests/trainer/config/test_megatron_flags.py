@@ -110,6 +110,9 @@ def test_megatrons_defaults(parse: Parser) -> None:
         ("--use-distributed-optimizer", "training.use_distributed_optimizer", True),
         ("--bf16", "model.compute_dtype", "bfloat16"),
         ("--swiglu", "model.activation", "swiglu"),
+        ("--bf16", "model.gelu_tanh", True),
+        ("--no-bias-gelu-fusion", "model.gelu_tanh", False),
+        ("--disable-bias-linear", "model.gelu_tanh", False),
         ("--disable-bias-linear", "model.add_bias_linear", False),
         ("--position-embedding-type rope", "model.position_embedding_type", "rope"),
         ("--use-rotary-position-embeddings", "model.position_embedding_type", "rope"),
@@ -142,6 +145,8 @@ def test_flags_that_say_more_than_a_value(
         ("--lr-decay-stile=cosine", "unknown flag --lr-decay-stile; .* is --lr-decay-style"),
         ("--tensor-parallel-size 2", "nearest known one is --tensor-model-parallel-size"),
         ("stray", "'stray' follows no flag"),
+        ("--overlap-grad-reduce", "unknown flag --overlap-grad-reduce"),
+        ("--ttp-all-reduce", "unknown flag --ttp-all-reduce"),
         ("--num-layers", "--num-layers: expected one argument"),
         ("--num-layers two", "--num-layers: invalid int value: 'two'"),
         ("--fp16 --bf16", "--fp16 and --bf16 exclude each other"),
@@ -168,10 +173,10 @@ def test_what_is_missing_is_named(parse: Parser) -> None:
 
 
 def test_flags_without_effect_are_warned_of(parse: Parser) -> None:
-    parse(f"{SHAPE} --use-flash-attn --num-workers 4 --transformer-impl transformer_engine")
+    parse(f"{SHAPE} --use-flash-attn --use-fused-rmsnorm --transformer-impl transformer_engine")
     assert parse.warnings == [
-        "--num-workers has no effect here",
         "--use-flash-attn has no effect here",
+        "--use-fused-rmsnorm has no effect here",
         "--transformer-impl transformer_engine has no effect here: it is local",
     ]
 

@@ -21,7 +21,8 @@ from relkit.trainer.core.init import shard
 from relkit.trainer.core.mesh import Mesh, build_mesh
 from relkit.trainer.core.model import GPT
 from relkit.trainer.core.moe import set_aux_loss_scale
-from relkit.trainer.core.parallel import finish_gradients, parallelize, vocab_parallel_cross_entropy
+from relkit.trainer.core.parallel import finish_gradients, parallelize
+from relkit.trainer.core.tensor_parallel import vocab_parallel_cross_entropy
 from tests.trainer.processes import Place, long_ones_run, run_ranks
 
 pytestmark = pytest.mark.timeout(120)

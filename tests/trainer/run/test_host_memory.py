@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import resource, sys
 import numpy as np
-from relkit.trainer.run.loop import keep_freed_memory
+from relkit.trainer.run.job import keep_freed_memory
 
 if sys.argv[1] == "keep":
     assert keep_freed_memory()

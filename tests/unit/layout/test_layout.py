@@ -195,6 +195,10 @@ ALLOWED: Mapping[str, str] = {
         "ground relkit.accounting relkit.hook relkit.stacks relkit.stacks.dump "
         "relkit.stacks.engines relkit.straggler.collect"
     ),
+    "relkit.trainer": (
+        "ground relkit.trainer.config relkit.trainer.core relkit.trainer.data "
+        "relkit.trainer.megatron relkit.trainer.run"
+    ),
     "relkit.trainer.checkpointing": (
         "ground relkit.checkpoint relkit.trainer.config relkit.trainer.core "
         "relkit.trainer.megatron relkit.ttp"
