@@ -80,7 +80,7 @@ fresh-check:
 kube-test: $(VENV)/.develop
 	tools/debian_packages.sh
 	tools/kube_test/build.sh
-	unshare --net --mount --pid --mount-proc --fork $(BIN)/python -m tools.kube_test
+	unshare --net --mount --pid --mount-proc --fork --kill-child=TERM $(BIN)/python -m tools.kube_test
 
 # On a machine with an NVIDIA GPU: PYTHON=the interpreter that has torch with CUDA.
 gpu-check:
