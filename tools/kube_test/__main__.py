@@ -16,7 +16,7 @@ from pathlib import Path
 from tools.kube_test import check_jobs, check_nodes, newer_server
 from tools.kube_test.cluster import Cluster
 from tools.kube_test.programs import environment, say
-from tools.kube_test.runs import SCRIPT
+from tools.kube_test.runs import NAMESPACE, SCRIPT
 
 # In this order: the last job is there until its node is cut, and no later check needs the node.
 CHECKS: tuple[Callable[[Cluster], None], ...] = (
@@ -73,6 +73,8 @@ def _passes(check: Callable[[Cluster], None], cluster: Cluster) -> bool:
         check(cluster)
     except (AssertionError, OSError, subprocess.SubprocessError) as error:
         say(f"{check.__name__}: FAILED: {error}")
+        # What it has left running would slow the next.
+        cluster.kubectl("delete", "jobs", "--all", "-n", NAMESPACE, "--wait=false", check=False)
         return False
     say(f"{check.__name__}: ok, {time.monotonic() - started_s:.0f} s")
     return True

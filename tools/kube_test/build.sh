@@ -6,8 +6,15 @@ set -eu
 
 cache=${KUBE_CACHE:-$HOME/.cache/relkit-kube}
 pip=${PIP:-.venv/bin/pip}
+skip() {
+    echo "kube-test: SKIPPED: $1"
+    exit 3
+}
+[ "$(id -u)" = 0 ] || skip "it needs root, for namespaces and containers"
+[ "$(uname -m)" = x86_64 ] || skip "its image is for x86_64"
+unshare --net --mount --pid --fork true 2>/dev/null || skip "no namespaces can be made here"
 [ -e "$cache/done-2" ] && exit 0
-[ "$(id -u)" = 0 ] || { echo "kube-test needs root, for namespaces and containers" >&2; exit 3; }
+grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release || skip "Kubernetes is built from the source of Debian 12, and this is none"
 mkdir -p "$cache" && cd_back=$PWD && cache=$(cd "$cache" && pwd)
 case $pip in /*) ;; *) pip=$cd_back/$pip ;; esac
 

@@ -18,6 +18,8 @@ from tools.kube_test.runs import NAMESPACE, Run
 _TAKEN = ("network check", "steps in", "is a spare", "lost node", "order", "kept")
 # How long Kubernetes may take to notice a lost node (40 s) and to give its pods up (300 s).
 _GIVEN_UP_S = 480.0
+# A step that is on disk before anything is broken.
+_ON_DISK = 20
 
 
 def check_order(cluster: Cluster) -> None:
@@ -68,7 +70,7 @@ def check_replaced(cluster: Cluster) -> None:
     """A pod that is killed is replaced by its Job, and training goes on where it was."""
     run = Run(cluster, "killed", steps=100_000)
     run.start()
-    before = run.wait_for_steps()
+    before = run.wait_for_steps(least=_ON_DISK + 20)
     node = run.active()[0]
     pod = run.pod_on(node)
     container = pod["status"]["containerStatuses"][0]["containerID"].partition("://")[2]
@@ -86,7 +88,7 @@ def check_lost_pod(cluster: Cluster) -> None:
     """A pod that is deleted hands its place to the spare; what replaces it is the next spare."""
     run = _lost(cluster)
     run.start()
-    before = run.wait_for_steps()
+    before = run.wait_for_steps(least=_ON_DISK + 20)
     node = run.active()[0]
     pod = run.pod_on(node)["metadata"]["name"]
     deleted_at_s = time.time()
@@ -105,10 +107,10 @@ def check_cut_node(cluster: Cluster) -> None:
     others = [each.name for each in cluster.nodes if each.name != node]
     cluster.apply([_plain_job(node)])
     wait("the plain Job", lambda: _plain_nodes(cluster) == [node])
-    before = run.wait_for_steps(time.time())
+    before = run.wait_for_steps(time.time(), least=_ON_DISK + 20)
     cut_at_s = time.time()
     cluster.node(node).cut()
-    after = run.wait_for_steps(cut_at_s + 3.0, others)
+    after = run.wait_for_steps(cut_at_s + 1.0, others)
     _say_resumed(f"{node} cut", cut_at_s, before, after)
     _say_lines(run.log(others))
     wait("not ready", lambda: not cluster.is_ready(node))
@@ -132,11 +134,11 @@ def check_pre_stop(cluster: Cluster) -> None:
     assert not kept.exists()
     (pod,) = run.pods()
     last = run.steps()[-1].step
-    words = ["delete", "pod", pod["metadata"]["name"], "-n", NAMESPACE, "--timeout=120s"]
+    words = ["delete", "pod", pod["metadata"]["name"], "-n", NAMESPACE, "--timeout=280s"]
     started_s = time.monotonic()
     cluster.kubectl(*words)
     took_s = time.monotonic() - started_s
-    assert took_s < 80.0, f"{took_s:.0f} s: the pod was killed"
+    assert took_s < 250.0, f"{took_s:.0f} s: the pod was killed"
     saved = [int(each.name.removeprefix("iter_")) for each in kept.glob("iter_*")]
     assert max(saved, default=-1) >= last, (last, saved)
     say(f"  step {last} was the last one said, {max(saved)} is kept; the end took {took_s:.1f} s")
@@ -152,8 +154,11 @@ def _lost(cluster: Cluster) -> Run:
 
 def _say_resumed(what: str, at_s: float, before: list[Any], after: list[Any]) -> None:
     first = max(after[:2], key=lambda step: float(step.at_s))
-    assert after[0].step > before[0].step, (before[0], after[0])
-    say(f"  {what}: training goes on after {first.at_s - at_s:.1f} s, with step {after[0].step}")
+    assert after[0].step > _ON_DISK, (before[0], after[0])
+    say(
+        f"  {what}: training goes on after {first.at_s - at_s:.1f} s, with step {after[0].step}; "
+        f"{before[-1].step} was one of the last"
+    )
 
 
 def _say_lines(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from tools.kube_test import pause_image
 from tools.kube_test.nodes import API_ADDRESS, GATEWAY, Node, make_bridge
 from tools.kube_test.programs import WAIT_S, environment, started, wait
 
+# Of containerd's namespace: the machine's own, whatever namespaces we are in.
+_GROUPS = ("k8s.io", "*/k8s.io")
 API = f"https://{API_ADDRESS}:443"
 _NODES = 3
 
@@ -65,6 +67,7 @@ class Cluster:
     def running(self) -> Iterator[None]:
         """Start everything, and end it."""
         with ExitStack() as stack:
+            stack.enter_context(_control_groups())
             make_bridge()
             self._files()
             pause_image.write(self.folder)
@@ -143,3 +146,20 @@ class Cluster:
 
     def _scheduler(self) -> list[str]:
         return ["kube-scheduler", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false"]
+
+
+@contextmanager
+def _control_groups() -> Iterator[None]:
+    """Take away the control groups that containers leave, unless some were there before."""
+    root = Path("/sys/fs/cgroup")
+    before = {each for pattern in _GROUPS for each in root.glob(pattern)}
+    try:
+        yield
+    finally:
+        made = {each for pattern in _GROUPS for each in root.glob(pattern)} - before
+        for top in made:
+            for folder in sorted(top.rglob("*/"), reverse=True):
+                with suppress(OSError):
+                    folder.rmdir()
+            with suppress(OSError):
+                top.rmdir()

@@ -21,10 +21,13 @@ from tools.kube_test.programs import say, wait
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "training"
+# Pods start slowly on a busy machine.
+_STEPS_S = 420.0
 # What Kubernetes 1.20 does not know of a Job.
 _NEWER = ("completionMode", "backoffLimitPerIndex", "podReplacementPolicy", "podFailurePolicy")
 _UID = "batch.kubernetes.io/controller-uid"
-# A step is saved in memory each 0.1 s; the launchers persist what is there when they are ended.
+# Each twentieth step is saved on disk, the others in memory: what is there launchers persist when
+# they are ended, and a container that is killed takes it along.
 SCRIPT = """
 import os, sys, time, torch, torch.distributed as dist
 from relkit.flash_checkpoint.ddp import DdpCheckpointer, StorageType
@@ -38,7 +41,8 @@ for step in range(first, int(os.environ["STEPS"])):
     dist.all_reduce(total)
     state = {"model": model.state_dict(), "step": step}
     path = f"/job/{os.environ['RUN']}/{step}.pt"
-    checkpointer.save_checkpoint(step, state, path, storage_type=StorageType.MEMORY)
+    kind = StorageType.MEMORY if step % 20 else StorageType.DISK
+    checkpointer.save_checkpoint(step, state, path, storage_type=kind)
     if step % 5 == 0 or step == first:
         words = dist.get_rank(), os.environ["NODE_NAME"], step, total.item(), time.time()
         sys.stdout.write("rank %d on %s step %d sum %g at %.3f\\n" % words)
@@ -138,21 +142,23 @@ class Run:
         return sorted(found, key=lambda step: step.at_s)
 
     def wait_for_steps(
-        self, after_s: float = 0.0, nodes: Sequence[str] = (), limit_s: float = 420.0
+        self, after_s: float = 0.0, nodes: Sequence[str] = (), least: int = 0
     ) -> list[Step]:
         """The first steps that all its ranks have made since.
 
         Args:
             after_s: seconds since 1970; nodes: see log().
-            limit_s: wait so long.
+            least: no earlier ones.
         """
         made: list[Step] = []
 
         def all_have() -> bool:
-            made[:] = [each for each in self.steps(nodes) if each.at_s > after_s]
+            made[:] = [
+                each for each in self.steps(nodes) if each.at_s > after_s and each.step >= least
+            ]
             return {each.rank for each in made} == set(range(self.values["replicas"]))
 
-        wait(f"{self.name} trains", all_have, limit_s)
+        wait(f"{self.name} trains", all_have, _STEPS_S)
         return made
 
     def active(self) -> list[str]:
@@ -201,7 +207,7 @@ def _settled(
         "replicas": nodes,
         "spares": spares,
         "nprocPerNode": "1",
-        "flashTimeoutSeconds": 30,
+        "flashTimeoutSeconds": 200,
         "env": [
             pod_ip,
             {"name": "RUN", "value": name},
