@@ -50,9 +50,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     started_s = time.monotonic()
     say(f"starting; logs are in {folder}")
-    newer = newer_server.check(folder)
-    cluster, failed = Cluster(folder), int(newer == "failed")
+    cluster = Cluster(folder)
     with cluster.running():
+        newer = newer_server.check(folder)
+        failed = int(newer == "failed")
         say(f"{len(cluster.nodes)} nodes are ready")
         for check in checks:
             failed += not _passes(check, cluster)

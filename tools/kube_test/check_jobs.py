@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,11 @@ def _check_netcheck(run: Run) -> None:
     told = _relkit(
         "netcheck", "--via", "kubectl", "--nodes", label,
         "--kubectl-args", f"--kubeconfig {run.cluster.kubeconfig} -n {NAMESPACE} -c main",
+        # Nodes that share a busy machine may well be unequal.
+        codes=(0, 1),
     )  # fmt: skip
     took_s = time.monotonic() - started_s
+    assert "all 3 pairs were measured" in told, told
     last = [line.strip() for line in told.splitlines() if line.strip()]
     say(f"  netcheck through kubectl, {took_s:.1f} s: {' / '.join(last[:4])[:200]}")
 
@@ -167,13 +171,13 @@ def _say_lines(text: str) -> None:
             say(f"    {line[:170]}")
 
 
-def _relkit(*words: str) -> str:
+def _relkit(*words: str, codes: Sequence[int] = (0,)) -> str:
     program = shutil.which("relkit", path=str(Path(sys.executable).parent)) or "relkit"
     done = subprocess.run(
         [program, *words], env=environment(),
         capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
-    assert done.returncode == 0, f"relkit {' '.join(words)}: {done.stdout}{done.stderr}"
+    assert done.returncode in codes, f"relkit {' '.join(words)}: {done.stdout}{done.stderr}"
     return done.stdout
 
 

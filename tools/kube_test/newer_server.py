@@ -13,6 +13,7 @@ from typing import Any
 from relkit.kubernetes.objects import objects
 from relkit.kubernetes.values import settle
 from tests.unit.kubernetes.matrix import job_files
+from tools.kube_test.nodes import GATEWAY
 from tools.kube_test.programs import environment, say, started, wait
 
 _OLDEST = (1, 29)
@@ -56,7 +57,6 @@ def _taken(assets: Path, folder: Path) -> int:
         ["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"],
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True, timeout=10)
     with ExitStack() as stack:
         for argv in _programs(assets):
             stack.enter_context(started(folder / f"{Path(argv[0]).name}.log", argv))
@@ -98,7 +98,8 @@ def _programs(assets: Path) -> tuple[list[str], list[str]]:
     ]  # fmt: skip
     server = [
         str(assets / "kube-apiserver"), "--etcd-servers", client,
-        "--service-cluster-ip-range", "10.0.0.0/24", "--bind-address", "127.0.0.1",
+        "--service-cluster-ip-range", "10.0.1.0/24", "--bind-address", "127.0.0.1",
+        "--advertise-address", GATEWAY,
         "--secure-port", str(_PORT), "--cert-dir", "certs", "--token-auth-file", "tokens.csv",
         "--authorization-mode", "RBAC", "--service-account-issuer", "https://kubernetes.default.svc",
         "--service-account-signing-key-file", "sa.key", "--service-account-key-file", "sa.key",
