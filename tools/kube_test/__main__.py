@@ -26,6 +26,7 @@ CHECKS: tuple[Callable[[Cluster], None], ...] = (
     check_nodes.check_taint,
     check_nodes.check_recipe,
     check_jobs.check_order,
+    check_jobs.check_done,
     check_jobs.check_pre_stop,
     check_jobs.check_replaced,
     check_jobs.check_lost_pod,

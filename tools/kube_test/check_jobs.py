@@ -129,6 +129,26 @@ def check_cut_node(cluster: Cluster) -> None:
     say(f"  the job has gone on meanwhile: step {made[-1].step}")
 
 
+def check_done(cluster: Cluster) -> None:
+    """A job that has done its work is complete, with its spare, and says nothing odd at its end."""
+    run = Run(cluster, "done", steps=60, spares=1)
+    run.start()
+    run.wait_for_steps()
+    wait("the job is complete", lambda: "Complete" in _job_conditions(run))
+    phases = [str(pod["status"]["phase"]) for pod in run.pods()]
+    assert phases == ["Succeeded"] * 3, phases
+    text = run.log()
+    assert "the job has ended, and with it this spare" in text, text[-3000:]
+    assert "frame #" not in text, text[-3000:]
+    say(f"  {', '.join(_job_conditions(run))}: {', '.join(phases)}")
+    run.end()
+
+
+def _job_conditions(run: Run) -> list[str]:
+    told = run.cluster.get("job", run.name, "-n", NAMESPACE)["status"].get("conditions", [])
+    return [str(each["type"]) for each in told if each["status"] == "True"]
+
+
 def check_pre_stop(cluster: Cluster) -> None:
     """A pod whose process 1 is a shell saves before it is ended."""
     run = Run(cluster, "saved", steps=100_000, nodes=1)
