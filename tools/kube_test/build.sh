@@ -1,13 +1,20 @@
 #!/bin/sh
-# Build a kube-apiserver and a kubelet from Debian's source, once, and fetch what runs beside them; all below
-# $KUBE_CACHE. Debian 12 has 1.20.2: too old for indexed Jobs, but a real server and a real kubelet.
-# Ten minutes of CPU time. Prints why it cannot, and ends with 3.
+# Build Kubernetes from Debian's source, once, and fetch what runs beside it; all below $KUBE_CACHE. Debian 12 has
+# 1.20.2: too old for indexed Jobs, but a real server, kubelet, scheduler and controllers; newer Debians have
+# kubectl only. A quarter of an hour of CPU time. Prints why it cannot, and ends with 3.
 set -eu
 
 cache=${KUBE_CACHE:-$HOME/.cache/relkit-kube}
 pip=${PIP:-.venv/bin/pip}
-[ -e "$cache/done-1" ] && exit 0
-[ "$(id -u)" = 0 ] || { echo "kube-test needs root, for namespaces and containers" >&2; exit 3; }
+skip() {
+    echo "kube-test: SKIPPED: $1"
+    exit 3
+}
+[ "$(id -u)" = 0 ] || skip "it needs root, for namespaces and containers"
+[ "$(uname -m)" = x86_64 ] || skip "its image is for x86_64"
+unshare --net --mount --pid --fork true 2>/dev/null || skip "no namespaces can be made here"
+[ -e "$cache/done-2" ] && exit 0
+grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release || skip "Kubernetes is built from the source of Debian 12, and this is none"
 mkdir -p "$cache" && cd_back=$PWD && cache=$(cd "$cache" && pwd)
 case $pip in /*) ;; *) pip=$cd_back/$pip ;; esac
 
@@ -44,10 +51,10 @@ fetch_debian() { # containerd, runc and plugins, unpacked beside this system; th
 
 build() {
     export GOROOT="$cache/unpacked/go" GOPATH="$cache/gopath" GOCACHE="$cache/gocache" GO111MODULE=off \
-        CGO_ENABLED=0 GOPROXY=off GOTOOLCHAIN=local GOFLAGS='' GOMAXPROCS="$(nproc)"
+        CGO_ENABLED=0 GOPROXY=off GOTOOLCHAIN=local GOFLAGS='' GOMAXPROCS="${GOMAXPROCS:-$(nproc)}"
     export PATH="$GOROOT/bin:$PATH"
     cd "$GOPATH/src/k8s.io/kubernetes"
-    go build -o "$cache/bin/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen
+    [ -x "$cache/bin/openapi-gen" ] || go build -o "$cache/bin/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen
     # The folders of vendor/k8s.io are links to staging: grep is to follow those named here.
     roots=$(find vendor/k8s.io -mindepth 1 -maxdepth 1 | grep -vE 'code-generator|sample-|kube-openapi|gengo|klog|utils')
     # shellcheck disable=SC2086
@@ -61,12 +68,14 @@ build() {
     version="-X $v/component-base/version.gitMajor=1 -X $v/component-base/version.gitMinor=20
         -X $v/component-base/version.gitVersion=v1.20.2 -X $v/client-go/pkg/version.gitVersion=v1.20.2"
     flags="$(echo $version) -s -w -checklinkname=0"
-    go build -ldflags "$flags" -o "$cache/bin/kube-apiserver" ./cmd/kube-apiserver
-    go build -tags providerless,dockerless -ldflags "$flags" -o "$cache/bin/kubelet" ./cmd/kubelet
+    for program in kube-apiserver kubelet kube-controller-manager kube-scheduler; do
+        [ -x "$cache/bin/$program" ] && continue
+        go build -tags providerless,dockerless -ldflags "$flags" -o "$cache/bin/$program" "./cmd/$program"
+    done
 }
 
 [ -x "$cache/bin/kubectl" ] || fetch_wheels
 [ -d "$cache/gopath/src/k8s.io/kubernetes/cmd" ] || fetch_debian
 build
-touch "$cache/done-1"
+touch "$cache/done-2"
 rm -rf "$cache/gocache" "$cache/gopath" "$cache/wheels"

@@ -9,7 +9,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-NAME = "localhost/pause:1"
+NAME, FILE = "localhost/pause:1", "pause.tar"
 _WAITS = """
 #include <signal.h>
 #include <unistd.h>
@@ -20,8 +20,8 @@ _LINKS = {name: f"usr/{name}" for name in ("bin", "sbin", "lib", "lib64")}
 _FOLDERS = ("usr", "etc", "tmp", "proc", "sys", "dev", "job", "root")
 
 
-def write(folder: Path) -> Path:
-    """Write the image as a tar that containerd imports; its path."""
+def write(folder: Path) -> None:
+    """Write the image into FILE, a tar that containerd imports."""
     source, program = folder / "pause.c", folder / "pause"
     source.write_text(_WAITS, encoding="ascii")
     subprocess.run(["gcc", "-static", "-O", "-o", program, source], check=True, timeout=60)
@@ -38,12 +38,11 @@ def write(folder: Path) -> Path:
         }
     ).encode()
     manifest = [{"Config": "config.json", "RepoTags": [NAME], "Layers": ["layer.tar"]}]
-    image = folder / "pause.tar"
+    image = folder / FILE
     with tarfile.open(image, "w") as out:
         _add(out, "config.json", config)
         _add(out, "layer.tar", layer)
         _add(out, "manifest.json", json.dumps(manifest).encode())
-    return image
 
 
 def _layer(program: Path) -> bytes:
