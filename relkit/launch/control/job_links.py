@@ -24,6 +24,7 @@ class JobLinks:
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        # Those of attempts.
         self._open: list[Links] = []
 
         self._now: Links | None = None
@@ -31,12 +32,13 @@ class JobLinks:
     def begin(self, attempt: Attempt, mailbox: Mailbox) -> None:
         """Join the others in the background; a job of one node has nobody to join.
 
+        What is left to be said of the attempt before goes by its own links until `starts`, however
+        often the nodes meet until then.
+
         Args:
             attempt: that is about to start; mailbox: to the others, in the store.
         """
-        self._now = None
-        while len(self._open) >= _KEPT:
-            self._open.pop(0).close()
+        self._close_unused()
         if mailbox.nodes == 1:
             return
         try:
@@ -44,8 +46,13 @@ class JobLinks:
         except OSError as error:
             line = f"no links to the other launchers: {error}; this node judges only its own"
             self._log(warning(line))
-        else:
+
+    def starts(self) -> None:
+        """Workers start next, with these links: those before the last attempt are closed."""
+        if self._now is not None and self._now not in self._open:
             self._open.append(self._now)
+        while len(self._open) > _KEPT:
+            self._open.pop(0).close()
 
     @property
     def led(self) -> LedMailbox:
@@ -58,6 +65,12 @@ class JobLinks:
 
     def close(self) -> None:
         """Leave the others."""
-        self._now = None
+        self._close_unused()
         while self._open:
             self._open.pop().close()
+
+    def _close_unused(self) -> None:
+        """The nodes have met in vain: some have left."""
+        links, self._now = self._now, None
+        if links is not None and links not in self._open:
+            links.close()

@@ -28,9 +28,13 @@ def ended_key(node: int) -> str:
 
 
 def begin(notes: Mailbox) -> None:
-    """Let the other nodes know that notes of this one come through."""
+    """An attempt begins: let the other nodes know that notes of this one come through."""
     with suppress(ExchangeBroken):
         notes.put(_linked_key(notes.node), b"1")
+        # From now on theirs come by themselves: who has failed may soon be gone.
+        for node in range(notes.nodes):
+            notes.get(_linked_key(node))
+            notes.get(ended_key(node))
 
 
 def reaches_all(notes: Mailbox) -> bool:

@@ -120,7 +120,8 @@ class JobMeeting:
         )
 
     def begin_attempt(self, attempt: Attempt) -> None:
-        """Before there are workers."""
+        """Before there are workers, and once services are done with those before."""
+        self._links.starts()
         self._end_notes = attempt.mailbox("end")
         exit_barrier.begin(self._end_notes)
         self._store_place = StorePlace.of(attempt)

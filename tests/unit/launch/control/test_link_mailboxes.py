@@ -10,6 +10,7 @@ import pytest
 from relkit.launch.control.frame import Post, Wanted, encode
 from relkit.launch.control.job_links import JobLinks
 from relkit.launch.control.sockets import LinkSockets
+from relkit.launch.elastic import exit_barrier
 from relkit.launch.job.attempt import Attempt
 from relkit.launch.job.exchange import (
     MESSAGE_BYTES,
@@ -97,6 +98,7 @@ def test_nothing_of_the_attempt_before_is_in_the_next() -> None:
         for number, store in enumerate(stores):
             for node, links in enumerate(nodes):
                 links.begin(attempt, MemoryMailbox(node, 2, store))
+                links.starts()
             boxes = [links.mailbox("flash") for links in nodes]
             assert boxes[0].get("round/1") is None
             assert boxes[1].get("round/1") is None
@@ -113,6 +115,42 @@ def test_nothing_of_the_attempt_before_is_in_the_next() -> None:
     finally:
         for links in nodes:
             links.close()
+
+
+def test_the_attempt_before_is_heard_until_the_next_one_starts_however_often_nodes_meet() -> None:
+    attempt = Attempt("job", own_address=lambda _: LOOPBACK)
+    nodes = [JobLinks(print), JobLinks(print)]
+    try:
+        for number in range(4):
+            store: dict[str, bytes] = {}
+            for node, links in enumerate(nodes):
+                links.begin(attempt, MemoryMailbox(node, 2, store))
+                if not number:
+                    links.starts()
+            if not number:
+                before = [links.mailbox("flash") for links in nodes]
+        before[1].put("offer/1", b"of the attempt before")
+        until_reads(before[0], "offer/1", b"of the attempt before")
+        for links in nodes:
+            links.starts()
+            assert len(links._open) == 2
+    finally:
+        for links in nodes:
+            links.close()
+            assert links._open == []
+
+
+def test_a_failure_is_known_to_all_although_node_0_ends_of_it() -> None:
+    with joined(3) as launchers:
+        first, second, third = [each.mailbox("end") for each in launchers]
+        for box in (first, second, third):
+            exit_barrier.begin(box)
+        assert exit_barrier.reaches_all(second)
+        assert exit_barrier.reaches_all(third)
+        first.put(exit_barrier.ended_key(0), b"1")
+        launchers[0].close()
+        exit_barrier.wait_by_notes(second, 60.0 * PATIENCE)
+        until_reads(third, exit_barrier.ended_key(0), b"1")
 
 
 def test_a_note_that_was_read_can_be_forgotten() -> None:
@@ -165,13 +203,14 @@ def test_hostile_bytes_from_a_member_end_nothing() -> None:
         first, second = (links.mailbox("ttp") for links in nodes)
         second.put("before", b"1")
         until_reads(first, "before", b"1")
-        joined_as = nodes[0]._open[0]
+        joined_as = nodes[0]._now
         member.connect(0, _endpoint(store), derive(KEY, "links"))
         for frame in hostile():
             eventually(_sends(member, frame), "a way")
         eventually(lambda: logged, "one line")
         second.put("after", b"2")
         until_reads(first, "after", b"2")
+        assert joined_as is not None
         assert joined_as._broken is None
         assert len(logged) == 1
         assert "sent something that cannot be read" in logged[0]
