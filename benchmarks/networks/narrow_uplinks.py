@@ -1,6 +1,6 @@
 """Uplinks that are narrow for several pairs only, in network namespaces: are just these named?
 
-usage: python -m benchmarks.networks.narrow_uplinks [--sets 20] [--seed 1] [--switches 6]
+usage: python benchmarks/networks/narrow_uplinks.py [--sets 20] [--seed 1] [--switches 6]
        [--size 3]
        [--rate-mbit 20] [--duration-s 0.6] [--plain] [--json FILE]
 

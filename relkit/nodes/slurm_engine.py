@@ -40,7 +40,7 @@ class SlurmEngine:
 
 def read_nodes(text: str) -> tuple[NodeState, ...]:
     """The nodes in the output of `scontrol -o show node`."""
-    found = []
+    states = []
     for line in text.splitlines():
         fields = dict(_FIELD.findall(line))
         if "NodeName" not in fields:
@@ -48,8 +48,8 @@ def read_nodes(text: str) -> tuple[NodeState, ...]:
         is_out = "DRAIN" in fields.get("State", "")
         reason = _REASON.search(line)
         since_s = _unix_s(reason[2]) if reason else 0.0
-        found.append(NodeState(fields["NodeName"], is_out, reason[1] if reason else "", since_s))
-    return tuple(found)
+        states.append(NodeState(fields["NodeName"], is_out, reason[1] if reason else "", since_s))
+    return tuple(states)
 
 
 def _unix_s(text: str) -> float:

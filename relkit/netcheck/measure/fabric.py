@@ -114,7 +114,7 @@ def job_settings(sent: Mapping[str, object], conf: Path = NCCL_CONF) -> str:
         conf: the file that NCCL reads.
     """
     lines = (line.partition("=") for line in _text(conf).splitlines())
-    of_file = {key.strip(): value.strip() for key, found, value in lines if found}
+    of_file = {key.strip(): value.strip() for key, equals, value in lines if equals}
     known = {**of_file, **os.environ, **{key: str(value) for key, value in sent.items()}}
     words = [f"{key}={known[key]}" for key in SETTINGS if known.get(key)]
     return " ".join(word for word in words if word.isprintable() and " " not in word)

@@ -105,8 +105,8 @@ class LoadRounds:
         count = len(self._switches)
         while self._turn < rounds_needed(count):
             turn = [
-                (self._switches[one], self._switches[two])
-                for one, two in circle_round(count, self._turn)
+                (self._switches[first], self._switches[second])
+                for first, second in circle_round(count, self._turn)
             ]
             self._turn += 1
             if any(asked & set(pair) and frozenset(pair) not in self._met for pair in turn):
@@ -123,8 +123,8 @@ def node_pairs(
     way at the same time.
     """
     pairs = []
-    for one, two in matched:
-        couples = list(zip(members[one], members[two], strict=False))
+    for first, second in matched:
+        couples = list(zip(members[first], members[second], strict=False))
         pairs += couples[:1] if alone else couples
     return pairs
 

@@ -42,7 +42,8 @@ def retest_finding(result: CheckResult, verdict: NetVerdict, node: str) -> Findi
         if edge.source == node and not edge.failure and edge.bandwidth_gbps > 0
     }
     partners = Evidence("partners that it reached", len(good), "", _MIN_GOOD_PARTNERS, "edges")
-    status, title, reasons = Status.OK, f"{node} passes the network check", ()
+    status, title = Status.OK, f"{node} passes the network check"
+    reasons: tuple[str, ...] = ()
     if blamed or (facts is not None and is_down(facts)):
         status, title = Status.FAIL, f"{node} does not pass the network check"
         reasons = tuple(f"{item.name} is {item.fault}" for item in blamed) or ("it is down",)

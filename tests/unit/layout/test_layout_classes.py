@@ -17,6 +17,7 @@ MIRRORS: Mapping[str, str] = {
     "HookState": "the header of a recorder file",
     "HostFacts": "what `relkit doctor` asks of a host",
     "History": "the arrays of a history file",
+    "NodeFacts": "a line of nodes.jsonl: what an agent answers of its host",
     "FlightEntry": "an entry of torch's flight recorder",
 }
 

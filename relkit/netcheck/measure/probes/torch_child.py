@@ -173,10 +173,10 @@ def named_network(log: Path) -> str:
     """The network that NCCL's log names; "" where it names none."""
     try:
         with log.open(encoding="utf-8", errors="replace") as stream:
-            found = _NETWORK.search(stream.read(_MAX_LOG_BYTES))
+            network = _NETWORK.search(stream.read(_MAX_LOG_BYTES))
     except OSError:
         return ""
-    return found[1][:64] if found else ""
+    return network[1][:64] if network else ""
 
 
 def _measure_all(rank: _Rank, order: dict[str, Any]) -> dict[str, Any]:
