@@ -3,6 +3,8 @@
     python benchmarks/straggler/straggler_cost.py
     python benchmarks/straggler/straggler_cost.py --products 48         # steps of some 20 ms
     python benchmarks/straggler/straggler_cost.py --rounds 12 --turns 60
+    python benchmarks/straggler/straggler_cost.py --way everything      # all that relkit has
+    python benchmarks/straggler/straggler_cost.py --way nothing         # all of it off
 
 The same job of real compute (benchmarks/jobs/compute.py, each rank on a core of its own, so that
 the launcher has no core to itself) is started under torchrun and under `relkit launch --straggler
@@ -27,9 +29,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +55,46 @@ COMMANDS = {
     PLAIN: ("torch.distributed.run",),
     WATCHED: ("relkit", "launch", "--straggler", "warn"),
 }
+_EVERYTHING = (
+    "--metrics-port", "0", "--metrics-every", "1", "--on-incident", "true", "--trace-python",
+    "benchmarks.jobs.turns:Turns.wait", "--otlp-endpoint",
+)  # fmt: skip
+_NOTHING = (
+    "--no-hook", "--no-metrics", "--no-history", "--no-warm-standby", "--straggler", "off",
+)  # fmt: skip
+
+
+class _Collector(BaseHTTPRequestHandler):
+    """Takes metrics, and does nothing with them."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@contextlib.contextmanager
+def launched_by(way: str) -> Iterator[None]:
+    """Have the watched job run with everything, with nothing, or with the watch alone.
+
+    Args:
+        way: "watched", "everything" or "nothing".
+    """
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        more = {
+            "watched": (),
+            "everything": (*_EVERYTHING, f"http://127.0.0.1:{server.server_address[1]}"),
+            "nothing": _NOTHING,
+        }
+        COMMANDS[WATCHED] = (*COMMANDS[WATCHED], *more[way])
+        try:
+            yield
+        finally:
+            server.shutdown()
 
 
 @dataclass
@@ -215,12 +259,14 @@ def main() -> None:
     parser.add_argument("--products", type=int, default=480, help="work a step: 480 is some 160 ms")
     parser.add_argument("--turn-steps", type=int, help=f"steps of a turn; some {TURN_S:g} s")
     parser.add_argument("--ranks", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--way", choices=("watched", "everything", "nothing"), default="watched")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.turn_steps is None:
         # A product of 256 x 256 matrices takes a third of a millisecond, more or less.
         options.turn_steps = max(2, round(TURN_S / (options.products / 3000)))
-    done = list(rounds_of(options))
+    with launched_by(options.way):
+        done = list(rounds_of(options))
     rows = []
     for launcher in COMMANDS:
         some = [one[launcher] for one in done]

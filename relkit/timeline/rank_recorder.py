@@ -21,6 +21,9 @@ from relkit.timeline.call_rows import CallRows
 from relkit.timeline.model import STEP, Hook, Lost, RankIdentity, Rows, no_steps
 from relkit.timeline.recording_file import RecordingWriter
 
+# On another node the recording may have begun so much earlier: what the ring still holds of that is
+# taken along, or the two would share no operations.
+LEAD_NS = 30 * 10**9
 _KINDS = {int(kind): kind for kind in OpKind}
 
 
@@ -30,7 +33,7 @@ class RankRecorder:
     Args:
         path: recorder file of the rank.
         identity: whose it is, with the clock of this host.
-        from_now: leave out what had ended before.
+        from_now: leave out what had ended before, but for the lead.
         clock: CLOCK_MONOTONIC, ns.
 
     Raises:
@@ -72,7 +75,8 @@ class RankRecorder:
             for name, kind in zip(self._events.names, self._events.kinds, strict=True)
         )
         hooks += self._calls.hooks
-        self._writer = RecordingWriter(stream, self.identity, hooks, self._from_ns)
+        begin_ns = max(0, self._from_ns - LEAD_NS)
+        self._writer = RecordingWriter(stream, self.identity, hooks, begin_ns)
 
     @property
     def fill(self) -> float:
@@ -94,12 +98,12 @@ class RankRecorder:
         lost = 0 if self._first else batch.lost
         self._lost_events += lost
         rows = events[list(layout.OP.names or ())].astype(layout.OP)
-        if self._from_ns:
-            rows = rows[rows["end_ns"] >= self._from_ns]
-        self._communicated += int(np.isin(rows["hook"], self._communication()).sum())
+        rows = rows[rows["end_ns"] >= max(0, self._from_ns - LEAD_NS)]
+        new = rows["hook"][rows["end_ns"] >= self._from_ns]
+        self._communicated += int(np.isin(new, self._communication()).sum())
         self._writer.rows(np.concatenate([self._calls.named(rows), work]))
         steps = self._cut_steps(events, lost)
-        self.steps_seen += len(steps)
+        self.steps_seen += int((steps["begin_ns"] >= self._from_ns).sum())
         self._writer.steps(steps)
         self._first = False
 
@@ -120,7 +124,7 @@ class RankRecorder:
         steps["number"] = cut.numbers
         steps["begin_ns"], steps["end_ns"] = cut.begins["end_ns"], cut.ends["end_ns"]
         steps["exact"] = cut.exact
-        kept: Rows = steps[steps["begin_ns"] >= self._from_ns]
+        kept: Rows = steps[steps["begin_ns"] >= self._from_ns - LEAD_NS]
         return kept
 
     def end(self) -> Lost:

@@ -27,11 +27,12 @@ LIVE = {
 }  # fmt: skip
 
 
-def account() -> Report:
+def account(ranks: int) -> Report:
     story = Story("night").attempt(0, 10).fault("hang").attempt(8, 20, number=1)
     story.add(Noted.ENDED, 1.0, name="succeeded")
     report = report_of([JournalRead(tuple(story.records))], argv=(), started=1.7e9)
-    return Report("status", report.findings, {**report.facts, "live": LIVE}, started=1.7e9)
+    live = LIVE | {"ranks": ranks, "of_nodes": max(1, ranks // 8)}
+    return Report("status", report.findings, {**report.facts, "live": live}, started=1.7e9)
 
 
 def whole(ranks: int) -> JobParts:
@@ -52,7 +53,7 @@ def whole(ranks: int) -> JobParts:
     return JobParts(
         "night",
         Path("/root/timeline"),
-        account(),
+        account(ranks),
         HangEvidence(report, picture, None),
         history,
         {

@@ -142,7 +142,7 @@ def test_bytes_and_bandwidth_of_each_communicator(processor: TraceProcessor) -> 
     pairs = [row for row in rows if row["size"] == 2]
     assert {row["rank"] for row in pairs} == set(range(8))
     assert all(row["bytes"] == row["n"] * hosts_job.PAIR_BYTES for row in pairs)
-    assert all(STEPS <= row["n"] <= STEPS + 5 for row in pairs)
+    assert all(row["n"] >= STEPS for row in pairs)
     world = [row for row in rows if row["size"] == 8]
     assert {row["each"] for row in world} == {4, hosts_job.WORLD_BYTES}
     fast, slow = (
