@@ -35,6 +35,7 @@ def inspect(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
     """
     rows: list[dict[str, Any]] = []
     findings: list[Finding] = []
+    require_folder(path)
     released = path if path.name == files.RELEASE else path / files.RELEASE
     if released.is_dir():
         rows.append(_released(released, findings))
