@@ -84,7 +84,8 @@ class Both:
     def ours(self, steps: int, **folders: str) -> dict[int, str]:
         """Train to so many steps."""
         program = (ROOT / "examples" / "pretrain_gpt.py",)
-        out = self._run(program, _OURS, str(ROOT), steps, folders)
+        more = f"{_OURS} --output-dir {self._folder / 'output'}"
+        out = self._run(program, more, str(ROOT), steps, folders)
         return {int(step): loss for step, loss in re.findall(r"Step:(\d+), Loss: ([\d.]+)", out)}
 
     def theirs(self, steps: int, **folders: str) -> dict[int, str]:

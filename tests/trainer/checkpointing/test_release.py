@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from relkit.checkpoint.convert import folders
 from relkit.checkpoint.convert.cuts import Degrees
+from relkit.errors import BadInputFile
 from relkit.trainer.checkpointing import checkpoint
 from relkit.trainer.megatron import names
 from tests.trainer.checkpointing.checkpoint_run import Run
@@ -70,6 +71,14 @@ def job(place: Place) -> None:
             (place.folder / f"{layout.name} {model} {place.rank}.wrong").write_text(
                 "\n".join(wrong)
             )
+
+
+def test_groups_of_queries_that_megatron_has_not_set_are_those_of_heads(tmp_path: Path) -> None:
+    expected = {**dict.fromkeys(names.MUST_AGREE), "num_attention_heads": 4, "num_query_groups": 4}
+    saved = {"num_query_groups": 1, "num_attention_heads": 4}
+    names.refuse_other({**saved, "group_query_attention": False}, expected, tmp_path)
+    with pytest.raises(BadInputFile, match="num_query_groups 1"):
+        names.refuse_other({**saved, "group_query_attention": True}, expected, tmp_path)
 
 
 def test_a_run_starts_from_the_weights_of_a_release(tmp_path: Path) -> None:
