@@ -146,17 +146,41 @@ def memory(job: str, fmt: str | None, output: Path | None, force: bool) -> int:
     type=click.Choice(["hf", "megatron"]),
     help="Form of PATH; told by its config.json if left out.",
 )
-@click.option("--tensor-model-parallel-size", "tensor", type=click.IntRange(1), default=1)
-@click.option("--pipeline-model-parallel-size", "pipeline", type=click.IntRange(1), default=1)
+@click.option(
+    "--tensor-model-parallel-size",
+    "tensor",
+    type=click.IntRange(1),
+    default=1,
+    help="Of the release.",
+)
+@click.option(
+    "--pipeline-model-parallel-size",
+    "pipeline",
+    type=click.IntRange(1),
+    default=1,
+    help="Of the release.",
+)
 @click.option(
     "--virtual-pipeline-model-parallel-size",
     "virtual",
     type=click.IntRange(1),
     default=1,
-    help="Chunks of layers of each pipeline rank.",
+    help="Of the release: chunks of layers of each pipeline rank.",
 )
-@click.option("--expert-model-parallel-size", "expert", type=click.IntRange(1), default=1)
-@click.option("--make-vocab-size-divisible-by", "rows", type=click.IntRange(1), default=128)
+@click.option(
+    "--expert-model-parallel-size",
+    "expert",
+    type=click.IntRange(1),
+    default=1,
+    help="Of the release.",
+)
+@click.option(
+    "--make-vocab-size-divisible-by",
+    "rows",
+    type=click.IntRange(1),
+    default=128,
+    help="The embedding's rows are padded to it, times the tensor degree.",
+)
 @click.option(
     "--vocab-size",
     "vocabulary",

@@ -33,10 +33,15 @@ def inspect(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
     Raises:
         BadInputFile: there is no iteration.
     """
-    root, steps = _iterations(path)
-    tracked = _tracked(root)
     rows: list[dict[str, Any]] = []
-    findings = []
+    findings: list[Finding] = []
+    require_folder(path)
+    released = path if path.name == files.RELEASE else path / files.RELEASE
+    if released.is_dir():
+        rows.append(_released(released, findings))
+    alone = bool(rows) and (released == path or not files.iterations(path))
+    root, steps = (released.parent, ()) if alone else _iterations(path)
+    tracked = _tracked(root)
     for step in steps:
         folder = root / files.iteration_name(step)
         row: dict[str, Any] = {"step": step, "folder": str(folder), "tracked": step == tracked}
@@ -53,9 +58,20 @@ def inspect(path: Path, *, argv: tuple[str, ...], started: float) -> Report:
             row["facts"] = dict(manifest.facts)
         rows.append(row)
     start = "from the beginning" if tracked is None else f"from step {tracked}"
+    if files.is_release(root):
+        start = f"with the weights of {files.RELEASE}"
     listed = Finding("RK-CKPT-006", Status.OK, f"{root}: a run would start {start}")
     facts = {"folder": str(root), "iterations": rows}
     return Report("ckpt", (*findings, listed), facts, started=started, argv=argv)
+
+
+def _released(folder: Path, findings: list[Finding]) -> dict[str, Any]:
+    """The row of a published model: weights alone, without a step."""
+    row: dict[str, Any] = {"step": files.RELEASE, "folder": str(folder)}
+    row |= {"tracked": files.is_release(folder.parent)}
+    row |= {"files": None, "size_bytes": None, "facts": None}
+    findings += _of_megatron(folder, row)
+    return row
 
 
 def _of_megatron(folder: Path, row: dict[str, Any]) -> list[Finding]:

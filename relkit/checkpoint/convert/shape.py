@@ -88,6 +88,8 @@ def of_arguments(args: Mapping[str, Any]) -> Shape:
         tanh = args.get("openai_gelu", False) or args.get("bias_gelu_fusion", False)
         activation = GELU_TANH if tanh else GELU
     rope = args["position_embedding_type"] == "rope"
+    # Until it has made a step, Megatron's own program has the flag's default of groups there.
+    alone = args.get("group_query_attention") is False
     eps = args.get("norm_epsilon", args.get("layernorm_epsilon", 1e-5))
     ours = args.get("tokenizer_type") != "NullTokenizer" and args.get("vocab_size")
     return Shape(
@@ -97,7 +99,7 @@ def of_arguments(args: Mapping[str, Any]) -> Shape:
         positions=int(args["max_position_embeddings"]),
         attention=Attention(
             heads,
-            int(args.get("num_query_groups") or heads),
+            heads if alone else int(args.get("num_query_groups") or heads),
             int(args.get("kv_channels") or args["hidden_size"] // heads),
             float(args.get("rotary_base", 10000)) if rope else None,
         ),

@@ -97,6 +97,9 @@ def test_the_command_goes_there_and_back(tmp_path: Path) -> None:
     there = ["ckpt", "convert", str(tmp_path / "start"), str(tmp_path / "hf"), "--to", "hf"]
     done = run.invoke(cli, there)
     assert done.exit_code == 0, done.output
+    done = run.invoke(cli, ["ckpt", "inspect", str(tmp_path / "start")])
+    assert done.exit_code == 0, done.output
+    assert "release*  1   2" in done.output
     back = ["ckpt", "convert", str(tmp_path / "hf"), str(tmp_path / "back"), "--from", "hf"]
     narrow = ["--tensor-model-parallel-size", "2", "--make-vocab-size-divisible-by", str(ROWS)]
     done = run.invoke(cli, [*back, *narrow])

@@ -24,9 +24,10 @@ ALLOWED: Mapping[str, str] = {
     "commands": (
         "ground commands.launch_parts commands.shared commands.subcommands relkit.accounting "
         "relkit.checkpoint relkit.checkpoint.convert relkit.doctor relkit.flash_checkpoint "
-        "relkit.fleet relkit.flight_recorder relkit.hang.collect relkit.hang_picture relkit.kubernetes "
-        "relkit.launch relkit.launch.job relkit.launch.peers relkit.launch.recovery "
-        "relkit.linkcheck relkit.net relkit.netcheck relkit.netcheck.measure "
+        "relkit.fleet relkit.flight_recorder relkit.hang.collect relkit.hang_picture "
+        "relkit.kubernetes relkit.launch relkit.launch.job relkit.launch.peers "
+        "relkit.launch.recovery relkit.linkcheck relkit.net relkit.netcheck "
+        "relkit.netcheck.measure "
         "relkit.netcheck.measure.probes relkit.netcheck.report relkit.netcheck.solve "
         "relkit.stacks relkit.ttp relkit.why reports.hangs reports.networks relkit.history "
         "relkit.job_page relkit.live_job relkit.nodes reports.jobs"
