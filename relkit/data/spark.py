@@ -32,6 +32,8 @@ from relkit.process.interruptible_wait import wait_for_end
 # Small enough that a lost part costs little, large enough that loading a tokenizer does not show.
 PART_BYTES = 64 << 20
 PARTS_PER_CORE = 2
+# A task loads the tokenizer: for less it is not worth it, however many workers were named.
+LEAST_PART_BYTES = 1 << 20
 POLL_S = 0.5
 
 
@@ -70,7 +72,8 @@ def preprocess(
     started = time.monotonic()
     sources = job.prepare()
     size = total_bytes(sources)
-    wanted = partitions or max(job.workers * PARTS_PER_CORE, -(-size // PART_BYTES))
+    by_size = max(job.workers * PARTS_PER_CORE, -(-size // PART_BYTES))
+    wanted = partitions or max(1, min(by_size, -(-size // LEAST_PART_BYTES)))
     sources = [replace(source, path=source.path.absolute()) for source in sources]
     parts = [
         part for source in sources for part in split_source(source, max(1, -(-size // wanted)))
