@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -267,7 +267,7 @@ def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in lines)
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands_page,
     "environment.md": environment_page,
     "findings.md": partial(findings_page, _MADE),
