@@ -59,7 +59,8 @@ def report_failure(
         try:
             notes.put(ended_key(notes.node), b"1")
             meet_no_more()
-            if notes.nodes > 1 and is_host():
+            # Node 0 as well: by its links the others learn of it.
+            if notes.nodes > 1 and (not notes.node or is_host()):
                 ended = [ended_key(node) for node in range(notes.nodes)]
                 wait_for_notes(notes, ended, _STAY_S)
         except ExchangeBroken:
