@@ -270,7 +270,7 @@ def grouped(parts: Sequence[Tensor], shape: Shape) -> Tensor:
 def ungrouped(rows: Tensor, shape: Shape) -> list[Tensor]:
     """Queries, keys and values of `grouped`."""
     attention = shape.attention
-    by_group = rows.unflatten(0, (attention.groups, -1))
+    by_group = rows.reshape(attention.groups, -1, *rows.shape[1:])
     queries = attention.heads // attention.groups * attention.head_size
     sizes = [queries, attention.head_size, attention.head_size]
     return [part.flatten(0, 1) for part in by_group.split(sizes, dim=1)]
