@@ -101,7 +101,7 @@ def _degrees(args: Mapping[str, Any]) -> Degrees:
 def _parts(
     files: Mapping[str, Any], degrees: Degrees, folder: Path
 ) -> dict[Place, Mapping[str, Tensor]]:
-    parts = {}
+    parts: dict[Place, Mapping[str, Tensor]] = {}
     for place in cuts.places(degrees):
         name = _rank_folder(place, degrees)
         if name not in files:

@@ -273,4 +273,4 @@ def ungrouped(rows: Tensor, shape: Shape) -> list[Tensor]:
     by_group = rows.reshape(attention.groups, -1, *rows.shape[1:])
     queries = attention.heads // attention.groups * attention.head_size
     sizes = [queries, attention.head_size, attention.head_size]
-    return [part.flatten(0, 1) for part in by_group.split(sizes, dim=1)]
+    return [part.flatten(0, 1) for part in torch.split(by_group, sizes, dim=1)]
