@@ -38,7 +38,13 @@ CHECKS: tuple[Callable[[Cluster], None], ...] = (
 def main() -> int:
     """Run all checks, or those that are named, and say what came of each."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", nargs="*", metavar="WORD", default=[])
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        metavar="WORD",
+        default=[],
+        help="checks with such a word in their names; some need what an earlier one has made",
+    )
     words = parser.parse_args().only
     checks = [each for each in CHECKS if not words or any(word in each.__name__ for word in words)]
     folder = Path(tempfile.mkdtemp(prefix="relkit-kube-"))
