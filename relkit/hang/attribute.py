@@ -31,7 +31,7 @@ from relkit.hang.groups import Group, groups_of
 from relkit.hang.mismatched_transfers import holds_transfer, strayed, unequal
 from relkit.hang.model import Category, Culprit, HangVerdict, JobView, RankView
 from relkit.hang.sequence import Disagreement, disagreements
-from relkit.hang.stackclass import classify
+from relkit.hang.stackclass import at_work, classify, not_in_calls
 from relkit.hang.transfers import posted_by, transfers_of
 from relkit.hang.waiting_ranks import unknown_words, victims_of
 from relkit.hang.waits import Wait, common_blocker, sinks, waits_of
@@ -299,7 +299,10 @@ def _one_call_too_many(analysis: JobAnalysis, waiting: RankSet, finished: RankSe
 def _all_on_the_host(analysis: JobAnalysis) -> list[Culprit]:
     """No rank is in an operation, so no rank can be a victim."""
     living = {rank: view for rank, view in analysis.views.items() if view.alive}
-    if _shows_no_hang(analysis) or _merely_run(analysis):
+    if analysis.is_from_files and (
+        not_in_calls(analysis.views, analysis.activities)
+        or at_work(analysis.views, analysis.activities)
+    ):
         return []
     crowd = _crowd_of(living, analysis.activities)
     late = [rank for rank in living if rank not in crowd]
@@ -316,17 +319,6 @@ def _all_on_the_host(analysis: JobAnalysis) -> list[Culprit]:
         reasons = shared if len(living) > 1 else ()
         culprits.append(builder.culprit(category, reasons=reasons, weight=0.5 if reasons else 1.0))
     return culprits
-
-
-def _shows_no_hang(analysis: JobAnalysis) -> bool:
-    """Dumps alone in which no call is open: so are those of a job that has ended."""
-    known = [rank for rank, view in analysis.views.items() if not view.absent_reason]
-    return (
-        analysis.is_from_files
-        and len(known) > 1
-        and not analysis.waits
-        and not any(analysis.activities[rank].known for rank in known)
-    )
 
 
 def _crowd_of(views: Mapping[int, RankView], activities: Mapping[int, Activity]) -> RankSet:
@@ -400,20 +392,6 @@ def _stalled_devices(analysis: JobAnalysis) -> list[Culprit]:
     return culprits
 
 
-def _merely_run(analysis: JobAnalysis) -> RankSet:
-    """All ranks, where stacks that were taken once show each at work: so are those of any job."""
-    ranks = RankSet.of(rank for rank, view in analysis.views.items() if not view.absent_reason)
-    is_once = analysis.is_from_files and not analysis.waits
-    at_work = (
-        analysis.views[rank].alive
-        and analysis.views[rank].hook is None
-        and analysis.activities[rank].runs
-        and analysis.activities[rank].may_be_busy
-        for rank in ranks
-    )
-    return ranks if is_once and all(at_work) else RankSet()
-
-
 def _lagging(analysis: JobAnalysis) -> list[Culprit]:
     culprits = []
     for lag in lagging(analysis.waits, analysis.views):
@@ -469,12 +447,13 @@ def _why_inconclusive(analysis: JobAnalysis, rings: Sequence[RankSet]) -> str:
                 f"{numbered(differ.rest_op.name, -1)} against {numbered(differ.odd_op.name, -1)}, "
                 "and neither side is in the majority"
             )
-    if _shows_no_hang(analysis):
+    is_once = analysis.is_from_files and not analysis.waits
+    if is_once and not_in_calls(analysis.views, analysis.activities):
         return (
             "no call is open in these dumps: the job went on or had ended when they were written, "
             "or all ranks were outside of communication, which their stacks would show"
         )
-    if running := _merely_run(analysis):
+    if is_once and (running := at_work(analysis.views, analysis.activities)):
         doing = analysis.activities[next(iter(running))].sentence()
         return (
             f"{of_ranks(running)} ran when these stacks were taken ({doing}), and no rank waits: "

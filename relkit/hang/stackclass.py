@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from relkit.hang.activity import Activity, ThreadState
 from relkit.hang.frames import is_user_code, place, user_depth
 from relkit.hang.gil import GilHolder, gil_holder
+from relkit.hang.model import RankView
 from relkit.hang.stackrules import (
     by_framework,
     by_kernel,
@@ -16,6 +17,7 @@ from relkit.hang.stackrules import (
     in_import,
 )
 from relkit.hook.model import Op, OpKind
+from relkit.ranks import RankSet
 from relkit.stacks.model import Frame, RankDump, Role, ThreadStack
 
 _MAX_OTHERS = 3
@@ -160,4 +162,31 @@ def _others(dump: RankDump, main_id: int) -> tuple[str, ...]:
     return tuple(others[:_MAX_OTHERS])
 
 
-__all__ = ["classify", "is_user_code", "main_thread"]
+def not_in_calls(views: Mapping[int, RankView], activities: Mapping[int, Activity]) -> bool:
+    """Whether these are dumps alone, in which no call is open: so are those of an ended job.
+
+    Args:
+        views, activities: of all ranks.
+    """
+    known = [rank for rank, view in views.items() if not view.absent_reason]
+    return len(known) > 1 and not any(activities[rank].known for rank in known)
+
+
+def at_work(views: Mapping[int, RankView], activities: Mapping[int, Activity]) -> RankSet:
+    """All ranks, where the stacks show each at work; else none.
+
+    Args:
+        views, activities: of all ranks.
+    """
+    ranks = RankSet.of(rank for rank, view in views.items() if not view.absent_reason)
+    work = (
+        views[rank].alive
+        and views[rank].hook is None
+        and activities[rank].runs
+        and activities[rank].may_be_busy
+        for rank in ranks
+    )
+    return ranks if all(work) else RankSet()
+
+
+__all__ = ["at_work", "classify", "is_user_code", "main_thread", "not_in_calls"]

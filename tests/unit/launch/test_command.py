@@ -34,6 +34,7 @@ def test_defaults() -> None:
         "secret_file": None,
         "straggler": "warn",
         "straggler_min_slowdown": 0.04,
+        "trace_python": None,
         "ttp_timeout": 120.0,
         "ttp_heartbeat": 1.0,
         "flash_keep": 2,
