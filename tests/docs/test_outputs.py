@@ -13,7 +13,7 @@ from relkit.reports.flames import flame_svg
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = sorted((ROOT / "docs" / "outputs").glob("*.txt"))
-WATCHED = (ROOT / "docs" / "outputs" / "straggler-watch.txt", ROOT / "docs" / "straggler.md")
+WATCHED = (ROOT / "docs" / "outputs" / "straggler-watch.txt",)
 PICTURES = [
     path
     for path in sorted((ROOT / "docs" / "pictures").glob("*.svg"))
