@@ -97,6 +97,7 @@ def test_the_distribution_has_a_free_name_and_the_import_and_the_command_keep_th
         "relkit.cli:main",
     )
     assert (Path(sys.executable).parent / "relkit").is_file()
-    assert set(about.get_all("Provides-Extra") or ()) == {"torch", "train", "data", "spark"}
+    extras = {"torch", "train", "data", "spark", "otlp", "tensorboard"}
+    assert set(about.get_all("Provides-Extra") or ()) == extras
     with pytest.raises(metadata.PackageNotFoundError):
         metadata.distribution("relkit")
