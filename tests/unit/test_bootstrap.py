@@ -102,6 +102,18 @@ def test_a_rank_is_watched_and_what_it_starts_is_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.native
+def test_a_script_finds_no_module_imported_that_it_would_not_find_without_relkit(
+    tmp_path: Path,
+) -> None:
+    code = "import sys; print(*sorted(sys.modules))"
+    plain = set(run(code, RELKIT_BOOTSTRAP="0").split())
+    rank = set(run(code, RANK="0", LD_PRELOAD=preloaded(tmp_path)).split())
+    # The last three are Python's own, without files: no folder of the script's can have others.
+    own = {"sitecustomize", "relkit_call_marks", "__future__", "atexit", "gc", "time"}
+    assert rank - plain <= own
+
+
+@pytest.mark.native
 def test_a_hook_without_marks_is_no_harm(tmp_path: Path) -> None:
     code = "import ctypes, gc; gc.collect(); gc.collect(); print('fine')"
     assert run(code, RANK="0", LD_PRELOAD=preloaded(tmp_path)) == "fine"

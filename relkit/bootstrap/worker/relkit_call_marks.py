@@ -5,13 +5,13 @@ place of each of the named functions, and of no other. A call takes two readings
 mark where it lasted; marks are so few that they leave the recorder's ring to the collectives. What
 cannot be traced is said once, and the rank trains on.
 
-Loaded into the rank before its script runs. It needs nothing but the standard library.
+Loaded into the rank before its script runs, which is to find no module imported that it would not
+find under torchrun: of the standard library it needs what Python itself has loaded by then, and
+imports the rest once there is something to trace.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import sys
 import time
@@ -30,7 +30,8 @@ _RATE, _BURST = 100.0, 400.0
 _MAX_DEPTH = 64
 # sys.monitoring knows six tools, of which four have a meaning.
 _TOOLS = (4, 3)
-_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+# CO_GENERATOR, CO_COROUTINE and CO_ASYNC_GENERATOR of inspect.
+_SUSPENDS = 0x20 | 0x80 | 0x200
 _CHECKPOINTS = (
     ("torch.serialization", "save", CHECKPOINT_SAVE),
     ("torch.serialization", "load", CHECKPOINT_LOAD),
@@ -182,6 +183,8 @@ class Tracer:
             self._after_import(module, attach)
 
     def _attach(self, owner: Any, path: str, number: int, least_ns: int) -> None:  # noqa: ANN401
+        import inspect
+
         *owners, name = path.split(".")
         for each in owners:
             owner = getattr(owner, each, None)
@@ -224,6 +227,8 @@ class Tracer:
 def _wrapped(
     function: Callable[..., Any], marks: CallMarks, number: int, least_ns: int
 ) -> Callable[..., Any]:
+    import functools
+
     torch: Any = sys.modules.get("torch")
     add, now_ns = marks.add, time.monotonic_ns
 
