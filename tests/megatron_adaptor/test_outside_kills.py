@@ -29,6 +29,7 @@ def test_no_step_of_a_loop_over_megatron_core_is_lost(
     assert len(seen.killed) == 2
 
 
+@pytest.mark.megatron_lm
 @pytest.mark.skipif(not MEGATRON_PATH, reason="MEGATRON_PATH names no checkout of Megatron-LM")
 @pytest.mark.parametrize("name", REAL)
 def test_no_step_of_megatrons_own_program_is_lost(start: Start, tmp_path: Path, name: str) -> None:

@@ -20,6 +20,8 @@ _PROGRAMS: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "spark": (("java",), "no Java"),
 }
+# What no script of the project's can install: left out on any machine that has not been given it.
+GIVEN = frozenset(("megatron_lm",))
 _FUZZ_TARGET = "int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return !d && n; }\n"
 
 
@@ -27,6 +29,7 @@ def markers_left_out(
     is_root: bool,
     which: Callable[[str], str | None] = shutil.which,
     can_fuzz: Callable[[], bool] | None = None,
+    environ: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
     """Marker and reason.
 
@@ -34,6 +37,7 @@ def markers_left_out(
         is_root: tests may make namespaces and trace other processes.
         which: finds a program.
         can_fuzz: whether clang links a fuzzer.
+        environ: says where a checkout of Megatron-LM is.
     """
     left = {} if is_root else {"root": "not running as root"}
     for marker, (programs, reason) in _PROGRAMS.items():
@@ -41,6 +45,8 @@ def markers_left_out(
             left[marker] = reason
     if not (can_fuzz or _links_a_fuzzer)():
         left["fuzz"] = "clang does not link a fuzzer: it is missing, or its libclang-rt"
+    if not environ.get("MEGATRON_PATH"):
+        left["megatron_lm"] = "MEGATRON_PATH names no checkout of Megatron-LM"
     return left
 
 

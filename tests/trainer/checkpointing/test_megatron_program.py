@@ -28,6 +28,7 @@ pytestmark = [
     pytest.mark.job,
     pytest.mark.long,
     pytest.mark.timeout(1500),
+    pytest.mark.megatron_lm,
     pytest.mark.skipif(not MEGATRON_PATH, reason="MEGATRON_PATH names no checkout of Megatron-LM"),
 ]
 STEPS, SAVED, LIMIT_S = 8, 4, 240.0

@@ -12,7 +12,7 @@ import pytest
 
 from tests.patience import PATIENCE
 from tests.waiting import eventually
-from tools.run_tests.left_out import is_strict, markers_left_out, selection
+from tools.run_tests.left_out import GIVEN, is_strict, markers_left_out, selection
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = """
@@ -143,15 +143,19 @@ def test_ci_runs_long_tests() -> None:
 
 
 def test_nothing_is_left_out_where_all_is_there() -> None:
-    assert markers_left_out(True, lambda program: program, lambda: True) == {}
+    environ = {"MEGATRON_PATH": "/there"}
+    assert markers_left_out(True, lambda program: program, lambda: True, environ) == {}
+    # No script of the project's can install it, so that it is no failure where all must run.
+    left = markers_left_out(True, lambda program: program, lambda: True, {})
+    assert left.keys() == GIVEN
 
 
 def test_what_is_missing_is_left_out_with_the_reason() -> None:
     missing = {"srun", "java", "chromedriver"}
     left = markers_left_out(
-        False, lambda program: None if program in missing else program, lambda: False
+        False, lambda program: None if program in missing else program, lambda: False, {}
     )
-    assert sorted(left) == ["browser", "fuzz", "root", "slurm", "spark"]
+    assert sorted(left) == ["browser", "fuzz", "megatron_lm", "root", "slurm", "spark"]
     assert all(left.values())
 
 
